@@ -18,7 +18,9 @@ def what_arrived(data: Any) -> dict[str, Any]:
         "columns": sorted([*cells, *data.non_tensor_batch]),
         "meta": data.meta_info,
         "writable": [c.flags.writeable for c in cells.values() if hasattr(c, "flags")],
-        "bytes": sum(getattr(c, "nbytes", 0) for c in cells.values()),
+        "bytes": sum(
+            getattr(getattr(c, "column", c), "nbytes", 0) for c in cells.values()
+        ),
     }
 
 

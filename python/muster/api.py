@@ -18,7 +18,7 @@ from muster._session import package as _package
 from muster._session.logs import LogPump
 from muster._session.nodes import Node, NodeWatch, by_name, wait_for
 from muster._session.programs import find_executable, interpreter, session_env
-from muster.errors import DeadlineExceeded, MusterError, NotInitialized
+from muster.errors import DeadlineExceeded, MusterError, NotInitialized, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from muster._session.reservation import Reservation
+
+__all__ = [
+    "http_address",
+    "http_token",
+    "init",
+    "is_initialized",
+    "nodes",
+    "on_node",
+    "shutdown",
+]
 
 START_S = 60.0  # of `init`, where no other machines are waited for
 ANSWER_S = _core.HEAD_ANSWER_S
@@ -59,48 +69,63 @@ class Session:
 
     def open_store(self) -> None:
         """That of a node of this machine, once there is one."""
-        if self._has_store or (node := self._local_node()) is None:
+        if self._has_store:
             return
-        who = f"driver {os.getpid()}"
-        _core.store_open(self.head, node["session_dir"], node["name"], who)
-        if warning := _core.store_warning():
-            warnings.warn(warning, RuntimeWarning, stacklevel=2)
-        self._has_store = True
+        here = _core.host_id()
+        for node in self._status():
+            if node["alive"] and node["session_dir"] and node["host_id"] == here:
+                who = f"driver {os.getpid()}"
+                _core.store_open(self.head, node["session_dir"], node["name"], who)
+                if warning := _core.store_warning():
+                    warnings.warn(warning, RuntimeWarning, stacklevel=2)
+                self._has_store = True
+                return
 
     def wait_for_nodes(self, ranks: bool, timeout: float) -> None:
         self.watch.is_waiting = True
         wait_for(self, self.options["min_nodes"], ranks, timeout)
         self.watch.is_waiting = False
 
+    def check_detached(self, detached: bool, error: type[MusterError]) -> None:
+        if detached and not self.head.joined:
+            raise error(
+                "detached=True needs a head that outlives this process: start one with "
+                '`muster head`, and muster.init(address="HOST:PORT")'
+            )
+
+    def ask(
+        self,
+        verb: str,
+        fields: _core.Message,
+        otherwise: type[MusterError],
+        timeout: float | None = _core.HEAD_ANSWER_S,
+    ) -> _core.Message:
+        """The head's answer. `otherwise`: what a refusal is, in general."""
+        try:
+            return self.head.ask(verb, fields).result(timeout)
+        except _core.Refused as e:
+            raise refused(e, otherwise) from None
+
     def nodes(self) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
-        return sorted(map(Node, self._status()["nodes"]), key=by_name)
+        return sorted(map(Node, self._status()), key=by_name)
 
-    def _status(self) -> _core.Message:
-        return self.head.request("status", {}, ANSWER_S)
-
-    def _local_node(self) -> _core.Message | None:
-        """One of this machine, whose store is ours."""
-        here = _core.host_id()
-        nodes: list[_core.Message] = self._status()["nodes"]
-        for node in nodes:
-            if node["alive"] and node["session_dir"] and node["host_id"] == here:
-                return node
-        return None
+    def _status(self) -> list[_core.Message]:
+        found: list[_core.Message] = self.head.request("status", {}, ANSWER_S)["nodes"]
+        return found
 
     def destroy_cluster(self, name: str, own: bool, uid: int, grace: float) -> None:
         """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
         one; 0: any. It may be gone already."""
         asked = {"name": name, "own": own, "uid": uid, "grace_ns": _core.ns(grace)}
-        operation = self.head.ask("destroy", asked)
         try:
-            operation.result(grace + ANSWER_S)
+            self.head.ask("destroy", asked).result(grace + ANSWER_S)
         except _core.Refused as e:
             text, _, code = e.args
+            if code == ETIMEDOUT:
+                raise TimeoutError(text) from None
             if code != ENOENT:
-                raise (TimeoutError if code == ETIMEDOUT else MusterError)(
-                    text
-                ) from None
+                raise MusterError(text) from None
 
 
 _lock = threading.RLock()
@@ -336,22 +361,14 @@ def _let_others_come(
     secret_file: str | None,
     timeout: float,
 ) -> None:
-    """Where a head of our own listens, and with which secret. Does not return on a node
-    that is only lent."""
+    """Where a head of our own listens, and with which secret."""
+    # Does not return on a node that is only lent.
     options["node_name"] = launch.name if launch else None
     if launch:
         secret = _launch.find_secret(secret_file, launch.host)
         if launch.rank > 0:
-            code = _launch.lend(
-                launch,
-                find_executable(),
-                secret_file=secret,
-                num_gpus=options["num_gpus"],
-                num_cpus=options["num_cpus"],
-                tls=options["tls"],
-                timeout=timeout,
-            )
-            raise SystemExit(code)
+            agent = find_executable()
+            raise SystemExit(_launch.lend(launch, agent, secret, options, timeout))
         options["listen"] = _launch.listen_at(launch)
         options["secret_file"] = secret
     elif options["listen"] and options["lender"] is None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import copy
 import pickle
-from os import fspath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from muster import _core
 from muster._core import Rows
@@ -37,14 +40,6 @@ from muster._data.remote_array import RemoteArray, RemoteObjects, can_refer, tog
 from muster._data.store import empty
 from muster._data.torch_arrays import has_tensors, tensor_of
 from muster.ragged import Ragged
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from os import PathLike
-    from typing import Any, Self
-
-    from numpy.typing import ArrayLike, NDArray
 
 _MAGIC = b"muster-batch-1\n"
 
@@ -378,13 +373,9 @@ class Batch:
         more = -self._count % divisor
         if more == 0:
             return self, 0
-        first = np.arange(self._count)
-        rest = (
-            np.arange(more) % self._count
-            if fill == "cycle"
-            else [self._count - 1] * more
-        )
-        return self.take(np.concatenate([first, rest])), more
+        rows = np.arange(self._count + more)
+        last = np.minimum(rows, self._count - 1)
+        return self.take(rows % self._count if fill == "cycle" else last), more
 
     def unpad(self, count: int) -> Self:
         """Without the last `count` rows."""

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 from muster import _core, api
 from muster._arguments import argument_names, check_options
-from muster._cluster.beside import Processes, command_of, fork_cluster, fork_processes
 from muster._cluster.binding import Binding, check_names
 from muster._cluster.cluster_view import ClusterView
 from muster._cluster.spec import (
     ClusterMeta,
     Step,
+    beside_spec,
     call_step,
     cluster_spec,
     engine_step,
@@ -19,11 +19,10 @@ from muster._cluster.spec import (
 )
 from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
-from muster._data.serialize import PickledOnce
 from muster._session.package import send_again
 from muster._session.rendezvous import barrier
 from muster.config import WorkerConfig, fields_known, mesh_sizes
-from muster.errors import ClusterError, DeadlineExceeded, cluster_refused
+from muster.errors import ClusterError, DeadlineExceeded, refused
 from muster.resources import ResourceManager
 from muster.view import ENGINE, View
 
@@ -49,6 +48,39 @@ def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
         )
     known = (*fields_known(), *argument_names(Cluster.__init__))
     check_options("Cluster()", fields, known)
+
+
+class Processes:
+    """One process beside each worker of a cluster, by a command. They end with
+    `destroy()`, and each with the worker that it runs beside."""
+
+    def __init__(
+        self, name: str, workers: list[dict[str, Any]], session: api.Session
+    ) -> None:
+        self.name = name
+        self.pids = [one["pid"] for one in workers]
+        self.log_paths = [one["log_path"] for one in workers]
+        self._session = session
+        self._uid = workers[0]["uid"]
+        self._gone = False
+
+    def __len__(self) -> int:
+        return len(self.pids)
+
+    def __repr__(self) -> str:
+        return f"<muster.Processes {self.name!r}: {len(self)}>"
+
+    def destroy(self, *, grace: float = STOP_GRACE_S) -> None:
+        """End them: SIGTERM, and SIGKILL `grace` seconds later. Idempotent."""
+        if not self._gone and self._session.head.alive:
+            self._session.destroy_cluster(self.name, True, self._uid, grace)
+        self._gone = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.destroy()
 
 
 class Cluster(ClusterView):
@@ -86,29 +118,19 @@ class Cluster(ClusterView):
             raise TypeError("config is another name of worker_config: give one of them")
         _check_arguments(name, resource_manager, fields)
         session = api.session()
-        if detached and not session.head.joined:
-            raise ClusterError(
-                "detached=True needs a head that outlives this process: start one with "
-                '`muster head`, and muster.init(address="HOST:PORT")'
-            )
+        session.check_detached(detached, ClusterError)
         role = WorkerConfig.of(worker_config if config is None else config, **fields)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
         made = (worker_cls, role.args, role.kwargs, role.max_concurrency)
         step = engine_step(ENGINE, *made, mesh=role.mesh)
         where = resource_manager if resource_manager is not None else ResourceManager()
-        meta = ClusterMeta(
-            is_native(worker_cls), role.timeout, methods, role.mesh or None
-        )
-        self._ask(
-            name,
-            session,
-            meta,
-            [node[0] for node in where.nodes],
-            cluster_spec(name, worker_cls, role, where.request(role), detached),
-            [step],
-            wait,
-        )
+        native = is_native(worker_cls)
+        meta = ClusterMeta(native, role.timeout, methods, role.mesh or None)
+        nodes = [node[0] for node in where.nodes]
+        spec = cluster_spec(name, worker_cls, role, where.request(role), detached)
+        self._prepare(name, meta, session, nodes)
+        self._create(spec, step, wait)
         if blocking:
             self.wait()
 
@@ -117,23 +139,15 @@ class Cluster(ClusterView):
     _is_maker = False
     _operation: _core.Operation | None = None  # its creation
 
-    def _ask(
-        self,
-        name: str,
-        session: api.Session,
-        meta: ClusterMeta,
-        nodes: Sequence[str],
-        spec: dict[str, Any],
-        steps: list[Step],
-        wait: float = 0.0,
-    ) -> None:
-        self._prepare(name, meta, session, nodes)
+    def _create(self, spec: dict[str, Any], step: Step, wait: float = 0.0) -> None:
+        """Ask for it: `wait` has the answer."""
+        session, meta = self._require_owner(), self._meta
         self._is_maker = True
-        self._kept += [step.kept for step in steps]
+        self._kept = [step.kept]
         if session.package is not None:
             send_again(session.package)
-        spec["steps"] = [step.message for step in steps]
-        spec["meta"] = meta.encode(Binding(name, ENGINE, 0, meta.methods, None))
+        spec["steps"] = [step.message]
+        spec["meta"] = meta.encode(Binding(self._name, ENGINE, 0, meta.methods, None))
         asked = {"spec": spec, "wait_ns": _core.ns(wait)}
         self._operation = session.head.ask("create", asked)
 
@@ -153,7 +167,7 @@ class Cluster(ClusterView):
             ) from None
         except Refused as e:
             self._fail()
-            raise cluster_refused(e) from None
+            raise refused(e, ClusterError) from None
         except Exception:
             self._fail()
             raise
@@ -245,7 +259,15 @@ class Cluster(ClusterView):
         It runs `command`, or `python -m module` with `command` as its arguments. Each ends
         with the worker that it runs beside.
         """
-        return fork_processes(self, name, command_of(module, command), env or {})
+        # the interpreter of the workers runs `-m MODULE`
+        words = [*([] if module is None else ["-m", module]), *(command or ())]
+        if not words:
+            raise ValueError("fork_workers: give module or command")
+        worker = {"start": _core.START_COMMAND, "command": words}
+        spec = beside_spec(name, self._name, worker, env or {})
+        session = api.session()
+        status = session.ask("create", {"spec": spec}, ClusterError, None)
+        return Processes(name, status["workers"], session)
 
     def fork_cluster(
         self,
@@ -258,19 +280,31 @@ class Cluster(ClusterView):
         timeout: float = FORK_S,
     ) -> Cluster:
         """The same with workers: another cluster, with a rank beside each of these."""
-        made = (worker_cls, args, kwargs or {}, env or {}, timeout)
-        return fork_cluster(self, name, *made)
+        if is_native(worker_cls):
+            raise ClusterError("fork_cluster: a class in C is a cluster of its own")
+        session = api.session()
+        step = engine_step(ENGINE, worker_cls, args, kwargs or {})
+        methods = bound_methods(worker_cls)
+        cls = type(self)
+        check_names(cls, methods or {})
+        spec = beside_spec(name, self._name, {"start": _core.START_FORK}, env or {})
+        spec["step_timeout_ns"] = ns(timeout)
+        mesh = self._bound.mesh if isinstance(self._bound.mesh, dict) else None
+        child = cls.__new__(cls)
+        meta = ClusterMeta(False, methods=methods, mesh=mesh)
+        child._prepare(name, meta, session, self._nodes)
+        child._create(spec, step)
+        return child.wait()
 
     # ---- what is done to all workers --------------------------------------------------
 
     def _cluster(self) -> Cluster | None:
         return self
 
-    def _note(self, op: int, argument: Any) -> None:
+    def _note(self, op: int, engine: str, argument: Any) -> None:
         """This was done to all workers: new incarnations do it too."""
         if self._owner is None:
             return
-        engine = _engine_of(op, argument)
         step: dict[str, Any] = {"op": op, "engine": engine}
         if op != _core.OP_DESTROY_ENGINE:
             made = Step(op, engine, argument, self._operation_codec)
@@ -342,18 +376,11 @@ class Cluster(ClusterView):
             "grace_ns": _core.ns(grace),
             "step_timeout_ns": ns(timeout),
         }
-        status = self._change("restart", asked)
+        status = owner.ask("restart", asked, ClusterError, None)
         changed = range(len(self._members)) if ranks is None else ranks
         for rank in changed:
             self._renew(owner.head, self._members[rank], status["workers"][rank])
         self._take_helpers(status)
-
-    def _change(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
-        head = self._require_owner().head
-        try:
-            return head.ask(verb, asked).result(None)
-        except Refused as e:
-            raise cluster_refused(e) from None
 
     def resize(self, world_size: int, *, grace: float = STOP_GRACE_S) -> None:
         """Another number of workers; those that stay go on. The last ranks go (SIGTERM, and
@@ -363,7 +390,7 @@ class Cluster(ClusterView):
             raise TypeError(f"world_size: an int is needed: {world_size!r}")
         if world_size < 1:
             raise ValueError(f"world_size: must be at least 1: {world_size!r}")
-        self._require_owner()
+        owner = self._require_owner()
         if not self._peers:
             self._destroyed()
         asked = {
@@ -371,7 +398,7 @@ class Cluster(ClusterView):
             "world_size": world_size,
             "grace_ns": _core.ns(grace),
         }
-        self._resized(self._change("resize", asked))
+        self._resized(owner.ask("resize", asked, ClusterError, None))
 
     def barrier(self, name: str = "", *, timeout: float | None = None) -> None:
         """Inside a worker of this cluster: `muster.barrier`."""
@@ -408,17 +435,6 @@ class Cluster(ClusterView):
 
     def __exit__(self, *exc: object) -> None:
         self.destroy()
-
-
-def _engine_of(op: int, argument: Any) -> str:
-    """The name in the argument of an operation, if it is about an engine."""
-    if op == _core.OP_DESTROY_ENGINE:
-        return str(argument)
-    if op == _core.OP_CREATE_ENGINE:
-        return str(
-            argument.name if isinstance(argument, PickledOnce) else argument["name"]
-        )
-    return ""
 
 
 def get_cluster(name: str) -> Cluster:

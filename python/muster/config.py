@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
-_MESH = ("tp", "cp", "dp", "pp", "ep")
+MESH = ("tp", "cp", "dp", "pp", "ep")  # its dimensions
 
 
 def parse_size(value: int | float | str | None, field: str) -> int:
@@ -206,17 +206,14 @@ def fields_known() -> tuple[str, ...]:
 def mesh_sizes(mesh: Mapping[str, int], world_size: int | None) -> dict[str, int]:
     """The sizes of all dimensions: dp is what is left over, and ep divides it."""
     for name, size in mesh.items():
-        if name not in _MESH:
-            raise ValueError(
-                f"mesh: unknown dimension {name!r} (of {', '.join(_MESH)})"
-            )
+        if name not in MESH:
+            raise ValueError(f"mesh: unknown dimension {name!r} (of {', '.join(MESH)})")
         check_count(size, f"mesh[{name!r}]", least=1)
-    sizes = {name: mesh.get(name, 1) for name in _MESH}
+    sizes = {name: mesh.get(name, 1) for name in MESH}
     if world_size is None:
         return sizes
-    dp, rest = divmod(world_size, sizes["tp"] * sizes["cp"] * sizes["pp"])
-    if rest or mesh.get("dp", dp) != dp:
-        raise ValueError(f"mesh: {dict(mesh)} does not make {world_size} workers")
-    if dp % sizes["ep"]:
-        raise ValueError(f"mesh: ep={sizes['ep']} does not divide dp={dp}")
-    return sizes | {"dp": dp}
+    try:
+        places = _core.mesh_ranks(world_size, *(mesh.get(name, 0) for name in MESH))
+    except ValueError as e:
+        raise ValueError(f"mesh: {e}") from None
+    return sizes | {"dp": places[-1][2] + 1}

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
+__all__ = [
+    "Dispatch",
+    "Execute",
+    "nd_mesh",
+    "register",
+    "register_dispatch_mode",
+    "update_dispatch_mode",
+]
+
 MARK = "muster_method"  # the attribute of a function that was registered
 
 # What of the arguments a rank gets.
@@ -38,16 +47,6 @@ class Mode:
     vectors: the name of its three vectors (src/dispatch), or "" for those of a mesh that
     the ranks have registered, whose name is `mesh`.
     """
-
-    __slots__ = (
-        "collect",
-        "collect_fn",
-        "dispatch_fn",
-        "mesh",
-        "name",
-        "split",
-        "vectors",
-    )
 
     def __init__(
         self,

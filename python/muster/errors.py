@@ -8,13 +8,32 @@ from __future__ import annotations
 
 import _pickle
 import errno
+import functools
 import types
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from muster._core import ExitInfo
+
+__all__ = [
+    "Cancelled",
+    "ClusterError",
+    "DeadlineExceeded",
+    "DeadlockError",
+    "MusterError",
+    "NoSuchMethod",
+    "NotInitialized",
+    "ObjectLost",
+    "PlacementError",
+    "RemoteError",
+    "SerializationError",
+    "StoreFull",
+    "WorkerDied",
+    "WorkerUnreachable",
+]
 
 
 class MusterError(Exception):
@@ -133,31 +152,27 @@ class RemoteError(MusterError):
 # Python gives these a meaning of their own as they fly: never of both classes.
 _CONTROL_FLOW = (StopIteration, StopAsyncIteration)
 _HEAP_TYPE = 1 << 9
-_both: dict[type[BaseException], type[RemoteError] | None] = {}
 
 
-def _class_of_both(cls: type[BaseException]) -> type[RemoteError] | None:
+@functools.cache
+def _class_of_both(cls: type[BaseException]) -> Any:
     """RemoteError and `cls` in one class, or None if that cannot be."""
-    if cls in _both:
-        return _both[cls]
-    both: type[RemoteError] | None = None
-    if issubclass(cls, Exception) and not issubclass(cls, _CONTROL_FLOW):
-        body = {
-            "__module__": "muster",
-            "__qualname__": f"RemoteError[{cls.__name__}]",
-            "__doc__": RemoteError.__doc__,
-            "__str__": RemoteError.__str__,
-            "__reduce__": RemoteError.__reduce__,
-            "__reduce_ex__": lambda self, protocol: self.__reduce__(),
-            "__setattr__": Exception.__setattr__,  # frozen dataclasses refuse
-        }
-        try:
-            made = type(cls)  # its metaclass
-            both = made(f"RemoteError[{cls.__name__}]", (RemoteError, cls), body)  # type: ignore[misc]
-        except Exception:
-            both = None  # final, an odd metaclass, a layout that does not mix
-    _both[cls] = both
-    return both
+    if not issubclass(cls, Exception) or issubclass(cls, _CONTROL_FLOW):
+        return None
+    body = {
+        "__module__": "muster",
+        "__qualname__": f"RemoteError[{cls.__name__}]",
+        "__doc__": RemoteError.__doc__,
+        "__str__": RemoteError.__str__,
+        "__reduce__": RemoteError.__reduce__,
+        "__reduce_ex__": lambda self, protocol: self.__reduce__(),
+        "__setattr__": Exception.__setattr__,  # frozen dataclasses refuse
+    }
+    metaclass: Any = type(cls)
+    try:
+        return metaclass(f"RemoteError[{cls.__name__}]", (RemoteError, cls), body)
+    except Exception:
+        return None  # final, an odd metaclass, a layout that does not mix
 
 
 def rebuild(
@@ -173,10 +188,8 @@ def rebuild(
     put = BaseException.__setattr__
     put(made, "args", args)
     for name, value in state.items():
-        try:
+        with suppress(Exception):  # read-only
             put(made, name, value)
-        except Exception:
-            pass  # read-only
     return made
 
 
@@ -202,17 +215,15 @@ def remote_error(
     message: str, type: str, traceback: str, exception: bytes, where: str
 ) -> RemoteError:
     """The error of a method that raised; `exception` is pickled, or empty."""
-    cause: BaseException | None = None
+    cause: Any = None
     if exception:
-        try:
+        with suppress(
+            BaseException
+        ):  # its class is not here, or its constructor is odd
             cause = _pickle.loads(exception)
-        except BaseException:
-            cause = None  # its class is not here, or its constructor is odd
-        if not isinstance(cause, BaseException):
-            cause = None
-    error: RemoteError | None = None
-    if cause is not None:
-        error = _instance_of_both(cause)
+    if not isinstance(cause, BaseException):
+        cause = None
+    error = None if cause is None else _instance_of_both(cause)
     if error is None:
         error = RemoteError(message)
     error.remote_type = type
@@ -228,15 +239,14 @@ def _instance_of_both(cause: BaseException) -> RemoteError | None:
     seen = cause
     while isinstance(seen, RemoteError) and seen.cause is not None:
         seen = seen.cause  # it passed through several workers
-    both = RemoteError if isinstance(seen, RemoteError) else _class_of_both(type(seen))
+    kind: Any = type(seen)
+    both = RemoteError if isinstance(seen, RemoteError) else _class_of_both(kind)
     if both is None:
         return None
-    try:
+    error: Any = None
+    with suppress(Exception):
         error = rebuild(both, seen.args, state_of(seen))
-    except Exception:
-        return None
-    assert isinstance(error, RemoteError)
-    return error
+    return error  # type: ignore[no-any-return]
 
 
 # ---- deaths ---------------------------------------------------------------------------
@@ -327,15 +337,32 @@ def _died_text(message: str, exit: ExitInfo, where: str) -> str:
 # ---- what a head refuses --------------------------------------------------------------
 
 
-def cluster_refused(refused: LookupError) -> Exception:
-    """Why a head does not make or change a cluster, as people read it."""
-    text, table, code = refused.args
-    if code == errno.EEXIST:
+# by what else the refusal of a cluster, a placement group or a reservation is
+_REFUSED: dict[type[MusterError], dict[int, type[Exception]]] = {
+    ClusterError: {
+        errno.ENOSPC: PlacementError,
+        errno.EPIPE: MusterError,
+        errno.ETIMEDOUT: DeadlineExceeded,
+    },
+    PlacementError: {errno.ENOENT: MusterError, errno.ENOMEM: MusterError},
+    MusterError: {
+        errno.EEXIST: PlacementError,
+        errno.ENOENT: PlacementError,
+        errno.ENOSPC: PlacementError,
+        errno.ENOTSUP: PlacementError,
+        errno.ETIMEDOUT: DeadlineExceeded,
+    },
+}
+
+
+def refused(e: LookupError, otherwise: type[MusterError]) -> Exception:
+    """Why a head does not do what it was asked for; `otherwise`: see _REFUSED."""
+    text, table, code = e.args
+    if code == errno.EEXIST and otherwise is ClusterError:
         return ClusterError(f"{text}: destroy() it, or take another name")
-    if table or code == errno.ENOSPC:
+    if table and otherwise is not MusterError:
         return PlacementError(text, table)
-    kinds = {errno.EINVAL: ValueError, errno.ETIMEDOUT: DeadlineExceeded}
-    return kinds.get(code, MusterError if code == errno.EPIPE else ClusterError)(text)
+    return (_REFUSED[otherwise] | {errno.EINVAL: ValueError}).get(code, otherwise)(text)
 
 
 # ---- several at once ------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from errno import EINVAL, ENOENT, ENOMEM
+from errno import ENOENT
+from itertools import accumulate, pairwise
 
 from muster import api
 from muster.config import parse_size
-from muster.errors import DeadlineExceeded, MusterError, PlacementError
+from muster.errors import DeadlineExceeded, PlacementError, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,20 +18,10 @@ if TYPE_CHECKING:
     from muster._cluster.spec import Place
     from muster.config import WorkerConfig
 
+__all__ = ["Bundle", "GroupPart", "PlacementGroup", "get_placement_group"]
+
 _STATES = ("waiting", "placed", "broken", "failed")
 _WAITING, _FAILED = 0, 3
-
-
-def refused(e: LookupError) -> Exception:
-    """What a LookupError of the head means."""
-    text, table, code = e.args
-    if table:
-        return PlacementError(text, table)
-    if code == EINVAL:
-        return ValueError(text)
-    if code in (ENOENT, ENOMEM):
-        return MusterError(text)
-    return PlacementError(text)
 
 
 class Bundle:
@@ -85,19 +76,15 @@ class Bundle:
                 f"a bundle is a dict or a muster.Bundle, and bundles a list of them: "
                 f"{value!r}"
             )
-        fields: dict[str, Any] = {}
-        rest: dict[str, Any] = {}
-        for name, amount in value.items():
-            if name in _KEYS:
-                fields[_KEYS[name]] = amount
-            elif name.upper().removesuffix("S") in ("CPU", "GPU"):
+        fields = {_KEYS[name]: v for name, v in value.items() if name in _KEYS}
+        rest = {name: v for name, v in value.items() if name not in _KEYS}
+        for name in rest:
+            meant = name.upper().removesuffix("S")
+            if meant in ("CPU", "GPU"):
                 raise ValueError(
-                    f"a bundle has no {name!r}: write "
-                    f"{name.upper().removesuffix('S')!r} (muster.Bundle(resources=...) "
-                    "takes any name)"
+                    f"a bundle has no {name!r}: write {meant!r} "
+                    "(muster.Bundle(resources=...) takes any name)"
                 )
-            else:
-                rest[name] = amount
         if rest:
             fields["resources"] = {**(fields.get("resources") or {}), **rest}
         return cls(**fields)
@@ -128,15 +115,12 @@ def _whole(name: str, amount: Any) -> int:
     return int(amount)
 
 
-_KEYS = {"CPU": "cpus", "GPU": "gpus"}
-_KEYS |= {name: name for name in ("memory", "gpu_memory", "kind", "one_domain")}
-_KEYS |= {name: name for name in ("resources", "labels")}
+_KEYS = {name: name for name in "memory gpu_memory kind one_domain".split()}
+_KEYS |= {"CPU": "cpus", "GPU": "gpus", "resources": "resources", "labels": "labels"}
 
 
 def _conditions(labels: Mapping[str, str] | None) -> list[_core.Message]:
-    if not labels:
-        return []
-    return [{"name": name, "condition": c} for name, c in labels.items()]
+    return [{"name": name, "condition": c} for name, c in (labels or {}).items()]
 
 
 def bundle_messages(
@@ -187,12 +171,8 @@ class GroupPart:
             sizes = tuple(total // n + (i < total % n) for i in range(n))
         if sum(sizes) != total or min(sizes, default=0) < 1:
             raise ValueError(f"parts of {sizes} bundles are not {total} bundles")
-        at = 0
-        parts = []
-        for size in sizes:
-            parts.append(GroupPart(self._seats[at : at + size]))
-            at += size
-        return parts
+        bounds = accumulate(sizes, initial=0)
+        return [GroupPart(self._seats[a:b]) for a, b in pairwise(bounds)]
 
     @property
     def placement(self) -> list[Place]:
@@ -231,12 +211,6 @@ def amounts(config: WorkerConfig) -> dict[str, int]:
     }
 
 
-def _ask(
-    verb: str, asked: _core.Message, timeout: float | None = api.ANSWER_S
-) -> _core.Message:
-    return api.session().head.ask(verb, asked).result(timeout)
-
-
 class PlacementGroup(GroupPart):
     """Bundles that the head holds until `remove()`, or until this driver ends."""
 
@@ -265,15 +239,20 @@ class PlacementGroup(GroupPart):
         piece = self._told["pieces"][bundle]
         return piece["node"], piece["devices"]
 
-    def _refresh(self) -> bool:
-        """False: it was removed."""
+    def _ask(self, verb: str, timeout: float | None = api.ANSWER_S) -> Any:
+        """None: it was removed."""
         try:
-            self._told = _ask("find_group", {"id": self.id})
+            return api.session().head.ask(verb, {"id": self.id}).result(timeout)
         except LookupError as e:
             if e.args[2] == ENOENT:
-                return False
-            raise refused(e) from None
-        return True
+                return None
+            raise refused(e, PlacementError) from None
+
+    def _refresh(self) -> bool:
+        """False: it was removed."""
+        told = self._ask("find_group")
+        self._told = told or self._told
+        return told is not None
 
     @property
     def state(self) -> str:
@@ -292,27 +271,23 @@ class PlacementGroup(GroupPart):
         if state != _WAITING and not self._refresh() and state != _FAILED:
             raise PlacementError(f"group {self.name!r} was removed")
         try:
-            if self._told["state"] == _WAITING:
-                self._told = _ask("wait_group", {"id": self.id}, timeout)
+            told = self._told
+            if told["state"] == _WAITING:
+                told = self._ask("wait_group", timeout)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"group {self.name!r} was not placed within {timeout:g} s"
             ) from None
-        except LookupError as e:
-            if e.args[2] == ENOENT:
-                raise PlacementError(f"group {self.name!r} was removed") from None
-            raise refused(e) from None
-        if self._told["state"] == _FAILED:
+        if told is None:
+            raise PlacementError(f"group {self.name!r} was removed")
+        self._told = told
+        if told["state"] == _FAILED:
             raise PlacementError(self._told["why"], self._told["table"])
         return self
 
     def remove(self) -> None:
         """Give back what it holds, or stop waiting. Its clusters must have ended. Idempotent."""
-        try:
-            _ask("remove_group", {"id": self.id})
-        except LookupError as e:
-            if e.args[2] != ENOENT:
-                raise refused(e) from None
+        self._ask("remove_group")
 
     def __repr__(self) -> str:
         return (
@@ -323,7 +298,6 @@ class PlacementGroup(GroupPart):
 
 def get_placement_group(name: str) -> PlacementGroup:
     """The group of that name, whoever made it."""
-    try:
-        return PlacementGroup(_ask("find_group", {"name": name}))
-    except LookupError as e:
-        raise refused(e) from None
+    return PlacementGroup(
+        api.session().ask("find_group", {"name": name}, PlacementError)
+    )

@@ -47,18 +47,9 @@ def _put(key: str, value: Any, owner: str, only_if_absent: bool) -> bool:
         raise ValueError(f"owner: must be one of {', '.join(_OWNERS)}: {owner!r}")
     codec = CODEC_BYTES if type(value) is bytes else CODEC_PICKLE
     data = value if codec == CODEC_BYTES else to_bytes(value)
-    return _done(
-        "kv_put",
-        key=key,
-        value=data,
-        codec=codec,
-        owner=_OWNERS[owner],
-        only_if_absent=only_if_absent,
-    )
-
-
-def _done(verb: str, **fields: Any) -> bool:
-    return bool(api.ask(verb, fields)["done"])
+    asked = {"key": key, "value": data, "codec": codec, "owner": _OWNERS[owner]}
+    asked["only_if_absent"] = only_if_absent
+    return bool(api.ask("kv_put", asked)["done"])
 
 
 def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
@@ -82,7 +73,7 @@ def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
 
 def delete(key: str) -> bool:
     """False: there was none."""
-    return _done("kv_delete", key=key)
+    return bool(api.ask("kv_delete", {"key": key})["done"])
 
 
 def keys(prefix: str = "") -> list[str]:

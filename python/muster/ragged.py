@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from muster._data.remote_array import RemoteArray, can_refer
 from muster._data.torch_arrays import array_of, is_tensor
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
-
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 
 class Ragged:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from muster import _core, api
 from muster.errors import PlacementError
-from muster.groups import GroupPart, PlacementGroup, amounts, bundle_messages, refused
+from muster.groups import GroupPart, PlacementGroup, amounts, bundle_messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from muster._cluster.spec import Place, Placement
+    from muster._cluster.spec import Placement
     from muster.config import WorkerConfig
     from muster.groups import Bundle
 
@@ -45,10 +45,9 @@ class ResourceManager:
             )
         if nodes is not None and (not nodes or num_nodes is not None):
             raise PlacementError("nodes=: the names of some, without num_nodes")
+        scope = _scope(list(nodes or ()), num_nodes or 0, per_node)
         try:
-            uses = _resources(_scope(list(nodes or ()), num_nodes or 0, per_node))[
-                "nodes"
-            ]
+            uses = _resources(scope)["nodes"]
         except LookupError as e:
             raise PlacementError(
                 f"{e.args[0]} (init(num_gpus=N) describes N devices here, "
@@ -81,12 +80,8 @@ class ResourceManager:
         """Bundles, placed all or none: now, or within `timeout` seconds if others give back
         what it needs. `wait=False`: a group that may still be waiting. PlacementError if it
         could never fit, or its time is up."""
-        head = api.session().head
-        if detached and not head.joined:
-            raise PlacementError(
-                "detached=True needs a head that outlives this process: start one with "
-                '`muster head`, and muster.init(address="HOST:PORT")'
-            )
+        session = api.session()
+        session.check_detached(detached, PlacementError)
         asked = {
             "name": name or "",
             "bundles": bundle_messages(bundles, labels),
@@ -96,10 +91,7 @@ class ResourceManager:
             "detached": detached,
             "scope": self._group_scope,
         }
-        try:
-            group = PlacementGroup(head.ask("place_group", asked).result(api.ANSWER_S))
-        except LookupError as e:
-            raise refused(e) from None
+        group = PlacementGroup(session.ask("place_group", asked, PlacementError))
         if wait and timeout > 0:
             try:
                 group.wait()
@@ -125,15 +117,13 @@ class ResourceManager:
         """Where each rank of such a cluster would go: the index of its node and the
         devices there. Nothing is held."""
         asked = {"name": cluster, **self.request(config)}
-        try:
-            placed = api.session().head.ask("place_cluster", asked).result(api.ANSWER_S)
-        except LookupError as e:
-            raise refused(e) from None
-        ranks = [
-            [(piece["node"], piece["devices"]) for piece in rank["pieces"]]
-            for rank in placed["ranks"]
-        ]
-        return placements_of(ranks, self.nodes)
+        placed = api.session().ask("place_cluster", asked, PlacementError)
+        index = {node[0]: i for i, node in enumerate(self.nodes)}
+        first = [rank["pieces"][0] for rank in placed["ranks"]]
+        gone = [piece["node"] for piece in first if piece["node"] not in index]
+        if gone:
+            raise PlacementError(f"node {gone[0]} is gone")
+        return [(index[piece["node"]], piece["devices"]) for piece in first]
 
     def __str__(self) -> str:
         return str(_resources(self._scope)["table"])
@@ -237,14 +227,3 @@ def _scope(nodes: list[str], num_nodes: int, per_node: int) -> _core.Message:
         "is_limited": per_node != _ALL,
         "devices_per_node": max(per_node, 0),
     }
-
-
-def placements_of(
-    ranks: list[list[Place]], nodes: list[tuple[str, int, int, int]]
-) -> list[Placement]:
-    """The node, by its index, and the devices of each rank's process."""
-    index = {node[0]: i for i, node in enumerate(nodes)}
-    gone = [pieces[0][0] for pieces in ranks if pieces[0][0] not in index]
-    if gone:
-        raise PlacementError(f"node {gone[0]} is gone")
-    return [(index[pieces[0][0]], pieces[0][1]) for pieces in ranks]

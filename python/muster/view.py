@@ -6,14 +6,8 @@ from contextlib import suppress
 
 from muster import _core, api
 from muster._arguments import options_checked
-from muster._cluster.binding import (
-    INITIALIZE,
-    Binding,
-    Bound,
-    Plan,
-    check_names,
-    each_parts,
-)
+from muster._cluster.binding import Binding, check_names
+from muster._cluster.bound_method import INITIALIZE, Bound, Plan, each_parts
 from muster._cluster.member import Member, NoPeer, http_url, tcp_entry
 from muster._cluster.worker_class import bound_methods, engine_spec, is_native
 from muster._core import ANSWER_S, CODEC_PICKLE, Refused, call_many
@@ -48,6 +42,15 @@ class View:
     give futures. A method that is a generator gives a Stream in place of its result.
     Methods that were registered (`muster.register`) are methods of the view too.
     """
+
+    # what a cluster has besides
+    _INSTANCE = (
+        "workers",
+        "rank2worker",
+        "worker2rank",
+        "rank2devices",
+        "worker2nodes",
+    )
 
     def __init__(
         self,
@@ -114,19 +117,15 @@ class View:
 
     def __getattr__(self, name: str) -> Any:
         """A registered method of the workers' class."""
-        if not name.startswith("_"):
-            method = self._bound.find(self, name)
-            if method is not None:
-                return Bound(self, name, method)
-        raise AttributeError(f"{self!r} has no attribute {name!r}{self._hint(name)}")
-
-    def _hint(self, name: str) -> str:
         if name.startswith("_"):
-            return ""
-        return (
-            ": methods with @muster.register are called so, any other one with "
-            f"execute_all_sync({name!r})"
-        )
+            raise AttributeError(f"{self!r} has no attribute {name!r}")
+        method = self._bound.find(self, name)
+        if method is None:
+            raise AttributeError(
+                f"{self!r} has no attribute {name!r}: methods with @muster.register are "
+                f"called so, any other one with execute_all_sync({name!r})"
+            )
+        return Bound(self, name, method)
 
     def _refresh(self) -> None:
         """Before its workers are called: are their places still known? A cluster looks
@@ -166,6 +165,15 @@ class View:
             self._destroyed()
         self._member(index)
         return self._peers[index]
+
+    def _connected(self) -> list[_core.Peer]:
+        """Those of all its workers, which can be called from this process."""
+        if not self._peers:
+            self._destroyed()
+        first: Any = self._peers[0]
+        if isinstance(first, NoPeer):
+            first.refuse()
+        return self._peers
 
     def _member(self, index: int) -> Member:
         if not isinstance(index, int):
@@ -282,15 +290,11 @@ class View:
     def _start_all(
         self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], waits: bool
     ) -> list[_core.Call]:
-        if not self._peers:
-            self._destroyed()
-        first: Any = self._peers[0]
-        if isinstance(first, NoPeer):
-            first.refuse()
+        peers = self._connected()
+        how = (self._timeout, waits, self._codec)
         parts = each_parts(*self._listed(args, kwargs), len(self._peers))
         which = None if len(parts) == 1 else list(range(len(parts)))
-        how = (self._timeout, waits, self._codec)
-        return call_many(self._peers, self._engine, method, parts, which, *how)
+        return call_many(peers, self._engine, method, parts, which, *how)
 
     execute_all = execute_all_async
 
@@ -330,7 +334,8 @@ class View:
         what = engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
         methods = bound_methods(worker_cls)
         check_names(View, methods or {})
-        made = self._operate(_core.OP_CREATE_ENGINE, what, timeout or self._timeout)
+        op = _core.OP_CREATE_ENGINE
+        made = self._operate(op, what, timeout or self._timeout, name)
         if methods is None:
             methods = made[0] or {}
             check_names(View, methods)
@@ -339,8 +344,8 @@ class View:
 
     def destroy_engine(self, name: str) -> None:
         """Drop the object of that name; its process goes on."""
-        self._operate(_core.OP_DESTROY_ENGINE, name, self._timeout)
-        self._bound.drop_engine(name)
+        self._operate(_core.OP_DESTROY_ENGINE, name, self._timeout, name)
+        self._bound._engines.pop(name, None)
 
     def configure(self, config: Any) -> None:
         """Give the workers what `muster.worker_config()` returns in them, and seed their
@@ -350,29 +355,25 @@ class View:
     def set_env(self, env: Mapping[str, str]) -> None:
         """Set variables in the workers. Libraries that read theirs when they are loaded
         want them earlier: WorkerConfig(env=...)."""
-        self._operate(
-            _core.OP_SET_ENV, {str(k): str(v) for k, v in env.items()}, self._timeout
-        )
+        told = {str(name): str(value) for name, value in env.items()}
+        self._operate(_core.OP_SET_ENV, told, self._timeout)
 
     @property
     def _operation_codec(self) -> int:
         """Of operations, whatever calls have."""
         return _core.CODEC_PLAIN if self._members[0].native else CODEC_PICKLE
 
-    def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
+    def _operate(
+        self, op: int, argument: Any, timeout: float | None, engine: str = ""
+    ) -> list[Any]:
         if not self._peers:
             self._destroyed()
-        what = _OPERATIONS[op]
-        codec = self._operation_codec
-        answers = gather_ranks(
-            [
-                Future(p.operation(op, argument, timeout, codec), what)
-                for p in self._peers
-            ]
-        )
+        how = (op, argument, timeout, self._operation_codec)
+        calls = [peer.operation(*how) for peer in self._peers]
+        answers = gather_ranks([Future(call, _OPERATIONS[op]) for call in calls])
         whole = self._cluster()
         if whole is not None:
-            whole._note(op, argument)
+            whole._note(op, engine, argument)
         return answers
 
     # ---- looking ----------------------------------------------------------------------

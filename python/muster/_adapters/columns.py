@@ -1,10 +1,11 @@
-"""The columns of a DataProto by name, some of which may not have been read yet.
+"""The columns of a DataProto by name, some of which may not have been read yet."""
 
-`batch` is a Columns, `non_tensor_batch` a dict, which is a LazyDict where a column of it was
-not read yet.
-"""
+# `batch` is a Columns, `non_tensor_batch` a dict, which is a LazyDict where a column of
+# it was not read yet.
 
 from __future__ import annotations
+
+from collections.abc import MutableMapping
 
 import numpy as np
 
@@ -45,8 +46,9 @@ class LazyDict(dict[str, "Any"]):
         """As they are, read or not."""
         return {name: super(LazyDict, self).__getitem__(name) for name in self.keys()}
 
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+    get: Any = MutableMapping.get
+    pop: Any = MutableMapping.pop
+    setdefault: Any = MutableMapping.setdefault
 
     def values(self) -> Any:
         return [self[name] for name in self.keys()]
@@ -54,33 +56,21 @@ class LazyDict(dict[str, "Any"]):
     def items(self) -> Any:
         return [(name, self[name]) for name in self.keys()]
 
-    def pop(self, name: str, *default: Any) -> Any:
-        if name in self:
-            value = self[name]
-            del self[name]
-            return value
-        return super().pop(name, *default)
-
     def popitem(self) -> tuple[str, Any]:
         name, value = super().popitem()
         return name, read(value)
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return self[name]
 
     def copy(self) -> Self:
         return type(self)(self.cells())
 
     def __or__(self, other: Any) -> Any:
-        return dict(self.items()) | other
+        return dict(self) | other
 
     def __ror__(self, other: Any) -> Any:
-        return other | dict(self.items())
+        return other | dict(self)
 
     def __eq__(self, other: object) -> bool:
-        return dict(self.items()) == other
+        return dict(self) == other
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -88,7 +78,7 @@ class LazyDict(dict[str, "Any"]):
     __hash__ = None
 
     def __repr__(self) -> str:
-        return repr(dict(self.items()))
+        return repr(dict(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dict, (packed_cells(self.cells()),)
@@ -279,12 +269,11 @@ class Columns:
         return self.each(copied)
 
     def contiguous(self) -> Columns:
-        def made(value: Any) -> Any:
-            return (
-                value.contiguous() if is_tensor(value) else np.ascontiguousarray(value)
-            )
+        def made(cell: Cell) -> Any:
+            v = read(cell)
+            return v.contiguous() if is_tensor(v) else np.ascontiguousarray(v)
 
-        return self._made({name: made(v) for name, v in self.items()}, self._rows)
+        return self.each(made)
 
     def to(self, device: Any) -> Columns:
         """On another device; arrays become tensors there."""
@@ -298,7 +287,7 @@ class Columns:
         return self.each(moved)
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(self.items())
+        return dict(self.items())  # not of itself: iteration is over rows
 
     def to_tensordict(self) -> Any:
         from tensordict import TensorDict  # type: ignore[import-not-found]
@@ -313,12 +302,11 @@ class Columns:
         return _load_columns, (bare, self._rows)
 
     def __repr__(self) -> str:
-        columns = ", ".join(
-            f"{name}: {tuple(getattr(c, 'shape', ()))}"
-            if not isinstance(c, LazyColumn)
-            else f"{name}: not read yet"
-            for name, c in self._cells.items()
-        )
+        def shape(cell: Cell) -> Any:
+            is_lazy = isinstance(cell, LazyColumn)
+            return "not read yet" if is_lazy else tuple(getattr(cell, "shape", ()))
+
+        columns = ", ".join(f"{name}: {shape(c)}" for name, c in self._cells.items())
         return f"<{self._rows} rows: {columns or 'no tensors'}>"
 
 

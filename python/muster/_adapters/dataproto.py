@@ -1,18 +1,21 @@
-"""What the DataProto of `muster.roll` and that of `muster.verl` share.
+"""What the DataProto of `muster.roll` and that of `muster.verl` share."""
 
-A DataProto has tensors (`batch`), arrays of anything (`non_tensor_batch`), all with the
-same rows, and what belongs to it as a whole (`meta_info`). Chunks and slices are views of
-the same memory; each DataProto has a copy of the meta information of its own.
-doc/adapters.md says what differs from ROLL's and verl's.
-"""
+# A DataProto has tensors (`batch`), arrays of anything (`non_tensor_batch`), all with
+# the same rows, and what belongs to it as a whole (`meta_info`). Chunks and slices are
+# views of the same memory; each DataProto has a copy of the meta information of its
+# own. doc/adapters.md says what differs from ROLL's and verl's.
 
 from __future__ import annotations
 
 import copy
 import importlib.util
 import pickle
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster._adapters import lazy_column
 from muster._adapters.columns import Columns, as_dict, cells_of, packed_cells
@@ -21,7 +24,6 @@ from muster._adapters.dataproto_parts import (
     check_same,
     check_there,
     chosen,
-    common_names,
     copied_meta,
     index_loader,
     names_of,
@@ -32,14 +34,6 @@ from muster._data.batch_parts import METRICS, even_slices, indexes_of, same_valu
 from muster._data.remote_array import object_array
 from muster._data.torch_arrays import has_tensors, is_tensor
 from muster.batch import Batch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from os import PathLike
-    from typing import Any, Self
-
-    from numpy.typing import NDArray
 
 
 class DataProto:
@@ -109,12 +103,11 @@ class DataProto:
         if num_batch_dims != 1:
             raise ValueError(f"num_batch_dims: must be 1: {num_batch_dims}")
         arrays = {name: cls._objects(v) for name, v in (non_tensors or {}).items()}
-        new = cls.__new__(cls)
-        new.batch = Columns(tensors) if tensors else None
-        new.non_tensor_batch = arrays
-        new.meta_info = {} if meta_info is None else meta_info
-        new.check_consistency()
-        return new
+        return cls(
+            batch=Columns(tensors) if tensors else None,
+            non_tensor_batch=arrays,
+            meta_info=meta_info,
+        )
 
     @classmethod
     def from_single_dict(
@@ -156,13 +149,12 @@ class DataProto:
     def to_batch(self) -> Batch:
         """A muster.Batch of the same memory."""
         cells, arrays = cells_of(self.batch), cells_of(self.non_tensor_batch)
-        both = cells.keys() & arrays.keys()
-        if both:
+        if both := cells.keys() & arrays.keys():
             raise ValueError(
                 f"to_batch: a tensor and an array are called {both.pop()!r}"
             )
-        all_cells = {**cells, **arrays}
-        columns = {n: lazy_column.as_column(n, c) for n, c in all_cells.items()}
+        both_kinds = (*cells.items(), *arrays.items())
+        columns = {name: lazy_column.as_column(name, cell) for name, cell in both_kinds}
         return Batch._of(columns, len(self), copied_meta(self.meta_info))
 
     def _stored(self, chunks: int) -> Self:
@@ -242,10 +234,8 @@ class DataProto:
         self.batch, self.non_tensor_batch = moved.batch, moved.non_tensor_batch
 
     def _repeated(self, times: Any, interleave: bool, count: int) -> Self:
-        def repeated(cell: Any, memo: Any) -> Any:
-            return lazy_column.repeat(cell, times, interleave, memo)
-
-        return self._each(repeated, count)
+        how = (times, interleave)
+        return self._each(lambda c, memo: lazy_column.repeat(c, *how, memo), count)
 
     def repeat(self, repeat_times: int = 2, interleave: bool = True) -> Self:
         """Each row several times: one after another, or all again and again."""
@@ -374,20 +364,14 @@ class DataProto:
         full = [d for d in data if len(d)] or [d for d in data if d.has_columns()]
         memo: dict[Any, Any] = {}
         batch = None
-        others: dict[str, Any] = {}
-        if full and any(d.batch is not None for d in full):
-            tables = [cells_of(d.batch) for d in full]
-            cells = {
-                n: put_together("tensor", n, tables, put, memo)
-                for n in common_names(tables)
-            }
+        if any(d.batch is not None for d in full):
+            tensors = [cells_of(d.batch) for d in full]
+            cells = put_together("tensor", tensors, put, memo)
             batch = Columns(cells, sum(map(len, full)))
-        if full:
-            arrays = [cells_of(d.non_tensor_batch) for d in full]
-            for name in common_names(arrays):
-                others[name] = put_together("array", name, arrays, put, memo)
+        arrays = [cells_of(d.non_tensor_batch) for d in full]
+        others = as_dict(put_together("array", arrays, put, memo))
         meta = cls._merged([d.meta_info for d in data], keys)
-        return data[0]._like(batch, as_dict(others), meta)
+        return data[0]._like(batch, others, meta)
 
     @classmethod
     def join_results(cls, data: Sequence[Self]) -> Self:
@@ -410,9 +394,8 @@ class DataProto:
     ) -> Iterator[Self]:
         """Parts of `mini_batch_size` rows, again in each epoch. dataloader_kwargs: of
         torch's DataLoader; without torch `shuffle` and `drop_last` alone."""
-        loader = index_loader(
-            len(self), mini_batch_size, seed, dict(dataloader_kwargs or {})
-        )
+        options = dict(dataloader_kwargs or {})
+        loader = index_loader(len(self), mini_batch_size, seed, options)
         return (self._rows_or_view(part) for _ in range(epochs) for part in loader())
 
     def _rows_or_view(self, indexes: list[int]) -> Self:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster._adapters.lazy_column import shared
 from muster._data.batch_parts import same_values
 from muster._data.torch_arrays import dtype_of, is_tensor
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
 
 
 def names_of(keys: Any) -> list[str]:
@@ -72,26 +68,22 @@ def check_same(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
             raise ValueError(f"union: {what} {key!r} is in both, with other values")
 
 
-def common_names(tables: list[dict[str, Any]]) -> list[str]:
+def put_together(
+    what: str, tables: list[dict[str, Any]], put: Callable[..., Any], memo: Any
+) -> dict[str, Any]:
+    """Of tables with the same columns, those of all, one after another."""
+    out: dict[str, Any] = {}
     for table in tables[1:]:
         if table.keys() != tables[0].keys():
             odd = sorted(table.keys() ^ tables[0].keys())
             raise ValueError(f"concat: only some have the columns {odd}")
-    return list(tables[0])
-
-
-def put_together(
-    what: str,
-    name: str,
-    tables: list[dict[str, Any]],
-    put: Callable[..., Any],
-    memo: dict[Any, Any],
-) -> Any:
-    cells = [table[name] for table in tables]
-    try:
-        return cells[0] if len(cells) == 1 else put(cells, memo)
-    except (TypeError, ValueError, RuntimeError) as e:
-        raise ValueError(f"concat: {what} {name!r}: {e}") from None
+    for name in tables[0] if tables else ():
+        cells = [table[name] for table in tables]
+        try:
+            out[name] = cells[0] if len(cells) == 1 else put(cells, memo)
+        except (TypeError, ValueError, RuntimeError) as e:
+            raise ValueError(f"concat: {what} {name!r}: {e}") from None
+    return out
 
 
 def index_loader(

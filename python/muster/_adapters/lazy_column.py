@@ -24,7 +24,7 @@ from muster._data.torch_arrays import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from numpy.typing import NDArray
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 
 class LazyColumn:
-    """A column that is put together, or fetched, when it is read. `tensor`: as a tensor of
-    torch, else as an array."""
+    """A column that is put together, or fetched, when it is read."""
+
+    # `tensor`: as a tensor of torch, else as an array.
 
     __slots__ = ("_read", "column", "tensor")
 
@@ -48,14 +49,6 @@ class LazyColumn:
 
     def __len__(self) -> int:
         return len(self.column)
-
-    @property
-    def is_read(self) -> bool:
-        return self._read is not None
-
-    @property
-    def nbytes(self) -> int:
-        return self.column.nbytes
 
     def read(self) -> Any:
         """What may be written, if it is a tensor or has objects; arrays of numbers only
@@ -89,10 +82,9 @@ class LazyColumn:
         return tensor_of(array) if self.tensor else array
 
     def with_rows(
-        self, key: Any, memo: Memo | None, make: Callable[[Rows], Rows]
+        self, key: Any, memo: Memo, make: Callable[[Rows], Rows]
     ) -> LazyColumn:
         """Other rows of it; `memo` has those that were made for other columns."""
-        memo = {} if memo is None else memo
         mine = self.column.rows
         full = (id(mine), key)
         if full not in memo:
@@ -124,11 +116,17 @@ def packed(cell: Cell, memo: Memo) -> Cell:
     """As it is sent: the bytes are beside the pickle, or stay in the store."""
     if isinstance(cell, LazyColumn):
         return LazyColumn(_sent(cell.now(), memo), cell.tensor)
-    if isinstance(cell, np.ndarray):
-        return _packed_array(cell, memo)
-    if not is_tensor(cell) or not is_plain(cell):
+    if is_tensor(cell) and is_plain(cell):
+        return LazyColumn(_sent(Column.of(array_of(cell.contiguous())), memo), True)
+    if not isinstance(cell, np.ndarray):
         return cell  # as torch does it, or muster refuses it
-    return LazyColumn(_sent(Column.of(array_of(cell.contiguous())), memo), True)
+    objects = cell.dtype == object
+    if cell.dtype.hasobject and not (objects and cell.ndim == 1 and can_refer()):
+        return cell
+    if not can_refer():
+        return np.ascontiguousarray(cell)
+    part = cell if objects else _column.with_whole_rows(cell)
+    return LazyColumn(_sent(Column.of(part), memo), False)
 
 
 def stored(cell: Cell, chunks: int, memo: Memo) -> Cell:
@@ -137,16 +135,6 @@ def stored(cell: Cell, chunks: int, memo: Memo) -> Cell:
     if lazy is None or not is_worth(lazy.column, chunks):
         return cell
     return LazyColumn(sendable(lazy.column, memo), lazy.tensor)
-
-
-def _packed_array(array: NDArray[Any], memo: Memo) -> Cell:
-    objects = array.dtype == object
-    if array.dtype.hasobject and not (objects and array.ndim == 1 and can_refer()):
-        return array
-    if not can_refer():
-        return np.ascontiguousarray(array)
-    part = array if objects else _column.with_whole_rows(array)
-    return LazyColumn(_sent(Column.of(part), memo), False)
 
 
 # ---- one column -----------------------------------------------------------------------
@@ -162,21 +150,21 @@ def shared(cell: Cell) -> Any:
 
 
 def _unread(cell: Cell) -> bool:
-    return isinstance(cell, LazyColumn) and not cell.is_read
+    return isinstance(cell, LazyColumn) and cell._read is None
 
 
-def rows(cell: Cell, chosen: slice, memo: Memo | None = None) -> Cell:
+def rows(cell: Cell, chosen: slice, memo: Memo) -> Cell:
     """A view, unless the rows of a tensor are taken backwards."""
     if _unread(cell):
         where = _column.slice_of(chosen, len(cell))
         return cell.with_rows(where, memo, lambda r: r.slice(*where))
     values = read(cell)
     if is_tensor(values) and (chosen.step or 1) < 0:
-        return take(values, np.arange(len(values))[chosen])
+        return take(values, np.arange(len(values))[chosen], memo)
     return values[chosen]
 
 
-def take(cell: Cell, indexes: NDArray[Any], memo: Memo | None = None) -> Cell:
+def take(cell: Cell, indexes: NDArray[Any], memo: Memo) -> Cell:
     """The rows of these indexes, or of a mask; a copy, or LazyColumn."""
     if _unread(cell):
         found = np.flatnonzero(indexes) if indexes.dtype == bool else indexes
@@ -189,16 +177,18 @@ def take(cell: Cell, indexes: NDArray[Any], memo: Memo | None = None) -> Cell:
 
 
 def repeat(
-    cell: Cell,
-    times: int | NDArray[np.int64],
-    interleave: bool = True,
-    memo: Memo | None = None,
+    cell: Cell, times: int | NDArray[np.int64], interleave: bool, memo: Memo
 ) -> Cell:
     """Each row several times, or all rows; `times` may be a number for each row."""
+    if _unread(cell) and isinstance(times, int):
+        key = ("repeat", times, interleave)
+        return cell.with_rows(key, memo, lambda r: r.repeat(times, interleave))
     if _unread(cell):
-        return _repeat_lazy(cell, times, interleave, memo)
+        each = np.repeat(np.arange(len(cell)), times)
+        return cell.with_rows(("repeat", id(times)), memo, lambda r: r.take(each))
     if not interleave:
-        return join([cell] * int(times)) if times else rows(cell, slice(0, 0))
+        zero = slice(0, 0)
+        return join([cell] * int(times), memo) if times else rows(cell, zero, memo)
     values = shared(cell)
     if is_tensor(values):
         how = times if isinstance(times, int) else the_torch().from_numpy(times)
@@ -206,24 +196,11 @@ def repeat(
     return np.repeat(values, times, axis=0)
 
 
-def _repeat_lazy(
-    cell: LazyColumn,
-    times: int | NDArray[np.int64],
-    interleave: bool,
-    memo: Memo | None,
-) -> LazyColumn:
-    if isinstance(times, int):
-        key = ("repeat", times, interleave)
-        return cell.with_rows(key, memo, lambda r: r.repeat(times, interleave))
-    each = np.repeat(np.arange(len(cell)), times)
-    return cell.with_rows(("repeat", id(times)), memo, lambda r: r.take(each))
-
-
-def join(cells: Iterable[Cell], memo: Memo | None = None) -> Cell:
+def join(cells: list[Cell], memo: Memo) -> Cell:
     """One after another, in new memory; of those that nobody has read yet: LazyColumn."""
-    cells = list(cells)
-    if all(map(_unread, cells)) and len({_kind(cell) for cell in cells}) == 1:
-        return _joined(cells, memo)
+    whole = _joined(cells, memo) if all(map(_unread, cells)) else None
+    if whole is not None:
+        return whole
     values = [shared(cell) for cell in cells]
     if all(map(is_tensor, values)):
         return the_torch().cat(values, dim=0)
@@ -232,12 +209,11 @@ def join(cells: Iterable[Cell], memo: Memo | None = None) -> Cell:
     return np.concatenate(values)
 
 
-def join_later(cells: list[Cell], memo: Memo | None = None) -> Cell:
+def join_later(cells: list[Cell], memo: Memo) -> Cell:
     """The same, put together when it is read, if nothing has to be changed for that."""
     lazy = [_lazy(cell) for cell in cells]
-    if None in lazy or len({_kind(cell) for cell in lazy}) > 1:
-        return join(cells, memo)
-    return _joined(lazy, memo)
+    whole = None if None in lazy else _joined(lazy, memo)
+    return join(cells, memo) if whole is None else whole
 
 
 def _lazy(cell: Cell) -> LazyColumn | None:
@@ -254,16 +230,12 @@ def _lazy(cell: Cell) -> LazyColumn | None:
     return LazyColumn(Column.of(part), False)
 
 
-def _kind(cell: Any) -> tuple[Any, ...]:
-    """What is the same in cells that are joined without a change."""
-    return cell.tensor, *cell.column.describe()
-
-
-def _joined(cells: list[Any], memo: Memo | None) -> LazyColumn:
+def _joined(cells: list[Any], memo: Memo) -> LazyColumn | None:
+    """None: they are of several kinds, and joining would change some."""
+    if len({(cell.tensor, *cell.column.describe()) for cell in cells}) > 1:
+        return None
     columns = [cell.column for cell in cells]
-    return LazyColumn(
-        _column.join(columns, {} if memo is None else memo), cells[0].tensor
-    )
+    return LazyColumn(_column.join(columns, memo), cells[0].tensor)
 
 
 def as_column(name: str, cell: Cell) -> Column:

@@ -1,7 +1,6 @@
-"""One worker of a cluster: where it is, and the connection to it.
+"""One worker of a cluster: where it is, and the connection to it."""
 
-A worker that is wider than a node has helpers: processes on its further nodes.
-"""
+# A worker that is wider than a node has helpers: processes on its further nodes.
 
 from __future__ import annotations
 

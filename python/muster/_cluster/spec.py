@@ -103,7 +103,7 @@ def _worker_spec(worker_cls: type | str, role: WorkerConfig) -> dict[str, Any]:
     """What all ranks have in common."""
     native = is_native(worker_cls)
     spec: dict[str, Any] = {
-        "start": _core.START_NATIVE if native else _start_kind(role),
+        "start": _core.START_NATIVE if native else _STARTS.get(str(role.start)),
         "env": [f"{key}={value}" for key, value in role.env.items()],
         "memory_limit": role.memory,
         "cpu_milli": round(role.num_cpus * 1000),
@@ -120,12 +120,8 @@ def _worker_spec(worker_cls: type | str, role: WorkerConfig) -> dict[str, Any]:
     }
     spec["http_open"] = role.http_open
     if not isinstance(role.start, str):
-        spec["command"] = role.start
+        spec |= {"start": _core.START_COMMAND, "command": role.start}
     return spec
-
-
-def _start_kind(role: WorkerConfig) -> int:
-    return _STARTS[role.start] if isinstance(role.start, str) else _core.START_COMMAND
 
 
 def engine_step(

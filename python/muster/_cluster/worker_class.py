@@ -1,8 +1,7 @@
-"""The class of a cluster's workers: how it is sent, and what it needs imported.
+"""The class of a cluster's workers: how it is sent, and what it needs imported."""
 
-A class that workers can import goes by its name, any other one by value. One in a shared
-library, "libreward.so:reward", is told as plain data.
-"""
+# A class that workers can import goes by its name, any other one by value. One in a
+# shared library, "libreward.so:reward", is told as plain data.
 
 from __future__ import annotations
 
@@ -30,22 +29,6 @@ def is_native(worker_cls: type | str) -> bool:
     return isinstance(worker_cls, str) and _core.class_is_native(worker_cls)
 
 
-def native_spec(
-    name: str, worker_cls: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The argument of CREATE_ENGINE for one; a file that is here goes by its full path,
-    others are looked for where the worker is."""
-    library, _, symbol = worker_cls.rpartition(":")
-    if os.path.exists(library):
-        library = os.path.abspath(library)
-    return {
-        "name": name,
-        "cls": f"{library}:{symbol}",
-        "args": list(args),
-        "kwargs": dict(kwargs),
-    }
-
-
 def engine_spec(
     name: str,
     worker_cls: type | str,
@@ -56,8 +39,13 @@ def engine_spec(
 ) -> PickledOnce | dict[str, Any]:
     """The argument of CREATE_ENGINE, pickled once for all ranks; plain data for a class
     in a shared library."""
+    spec: dict[str, Any] = {"name": name, "cls": worker_cls, "args": list(args)}
+    spec["kwargs"] = dict(kwargs)
     if is_native(worker_cls):
-        return native_spec(name, str(worker_cls), args, kwargs)
+        library, _, symbol = str(worker_cls).rpartition(":")
+        if os.path.exists(library):  # else it is looked for where the worker is
+            spec["cls"] = f"{os.path.abspath(library)}:{symbol}"
+        return spec
     by_name = not args and not kwargs
     if isinstance(worker_cls, type):
         _send_by_value_if_needed(worker_cls)
@@ -73,25 +61,16 @@ def engine_spec(
         raise ValueError(
             f'worker_cls: not a path "package.module.Class": {worker_cls!r}'
         )
-    spec = {
-        "name": name,
-        "cls": worker_cls.replace(":", ".")
-        if isinstance(worker_cls, str)
-        else worker_cls,
-        "args": tuple(args),
-        "kwargs": dict(kwargs),
-        "max_concurrency": max_concurrency,
-        "mesh": dict(mesh) if mesh else None,
-    }
+    if isinstance(worker_cls, str):
+        spec["cls"] = worker_cls.replace(":", ".")
+    spec["max_concurrency"] = max_concurrency
+    spec["mesh"] = dict(mesh) if mesh else None
     try:
-        return PickledOnce(spec, plain=by_name, name=name)
+        return PickledOnce(spec, plain=by_name)
     except SerializationError as e:
         what = str(e).removeprefix("value")
-        for key, field in (
-            ("cls", "worker_cls"),
-            ("args", "args"),
-            ("kwargs", "kwargs"),
-        ):
+        fields = {"cls": "worker_cls", "args": "args", "kwargs": "kwargs"}
+        for key, field in fields.items():
             what = what.replace(f"[{key!r}]", field, 1)
         raise SerializationError(what) from None
 
@@ -175,11 +154,8 @@ def modules_used(cls: type) -> list[str]:
                 found[module] = None
             continue
         todo += _parts(thing)
-    return sorted(name for name in found if _is_worth_it(name))
-
-
-def _is_worth_it(module: str) -> bool:
-    return module in sys.modules and module.partition(".")[0] not in _KNOWN
+    loaded = found.keys() & sys.modules.keys()
+    return sorted(name for name in loaded if name.partition(".")[0] not in _KNOWN)
 
 
 def _parts(thing: Any) -> Iterator[Any]:

@@ -1,12 +1,12 @@
-"""One column of a batch: parts that are never changed, and which of their rows.
+"""One column of a batch: parts that are never changed, and which of their rows."""
 
-A part may be far: in a store, and not read yet. Dividing, joining and sending a column
-reads none of it; reading it reads those parts that its rows are in.
-"""
+# A part may be far: in a store, and not read yet. Dividing, joining and sending a
+# column reads none of it; reading it reads those parts that its rows are in.
 
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from math import prod
 
 import numpy as np
@@ -64,8 +64,9 @@ def _checked(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"column {name!r}: {array.dtype} has objects in it: give each field a column"
         )
     if array.dtype.kind == "V" and not array.dtype.names:  # of ml_dtypes, or raw bytes
-        known = dtype_of(array.dtype.name) if _is_known(array.dtype.name) else None
-        return array if known is None else array.view(known)
+        with suppress(TypeError):
+            known = dtype_of(array.dtype.name)
+            return array if known.names is None else array.view(known)
     return array
 
 
@@ -75,13 +76,6 @@ def _checked_ragged(name: str, ragged: Ragged) -> Ragged:
         return ragged
     checked = _checked(name, values)
     return ragged if checked is values else Ragged._view(checked, ragged.offsets)
-
-
-def _is_known(name: str) -> bool:
-    try:
-        return dtype_of(name).names is not None
-    except TypeError:
-        return False
 
 
 def with_whole_rows(array: NDArray[Any]) -> NDArray[Any]:
@@ -100,9 +94,10 @@ def slice_of(chosen: slice, count: int) -> tuple[int, int, int]:
 
 
 def choose(rows: Rows, parts: int) -> Chosen:
-    """These rows of a column of so many parts. With fewer rows than parts, only those
-    parts stay that have rows: so what is done with a few rows costs as much as they are,
-    however many parts were put together before."""
+    """These rows of a column of so many parts."""
+    # With fewer rows than parts, only those parts stay that have rows: so what is done
+    # with a few rows costs as much as they are, however many parts were put together
+    # before.
     if parts <= max(len(rows), 1):
         return rows, None
     packed, blocks = rows.packed()
@@ -143,8 +138,11 @@ class Column:
         """Reading it moves nothing between nodes, for that was done."""
         if self._whole is not None:
             return True
-        used = {block for block, *_ in self.rows.spans(len(self.parts))}
-        return all(is_here(self.parts[block]) for block in used)
+        return all(is_here(self.parts[block]) for block in self.used())
+
+    def used(self) -> set[int]:
+        """The indexes of the parts that its rows are in."""
+        return {block for block, *_ in self.rows.spans(len(self.parts))}
 
     def with_rows(self, chosen: Chosen) -> Column:
         rows, blocks = chosen
@@ -154,10 +152,10 @@ class Column:
         """All rows together: a view where they are one run, else a copy, made once."""
         if self._whole is None:
             whole = _READ[self.kind](near(self))
-            for array in (
-                (whole.values, whole.offsets) if isinstance(whole, Ragged) else (whole,)
-            ):
-                array.flags.writeable = False
+            if isinstance(whole, Ragged):
+                whole.offsets.flags.writeable = False
+            values = whole.values if isinstance(whole, Ragged) else whole
+            values.flags.writeable = False
             self._whole = whole
         return self._whole
 
@@ -207,8 +205,9 @@ def is_here(part: Part) -> bool:
 
 
 def join(columns: Sequence[Column], memo: Memo) -> Column:
-    """One column after the other. Parts that several have are there once; `memo` lets
-    columns with the same rows share them."""
+    """One column after the other."""
+    # Parts that several have are there once; `memo` lets columns with the same rows
+    # share them.
     whole = _adjacent(columns)
     if whole is not None:
         return Column.of(whole)
@@ -269,7 +268,7 @@ def _near(part: Any) -> Any:
 
 def _used(column: Column, none: Any) -> list[Any]:
     """The parts that its rows are in, as arrays; `none` in the place of the others."""
-    used = {block for block, *_ in column.rows.spans(len(column.parts))}
+    used = column.used()
     return [_near(p) if i in used else none for i, p in enumerate(column.parts)]
 
 
@@ -284,8 +283,9 @@ def came_together(columns: Iterable[Column]) -> None:
 
 
 def near(column: Column) -> Column:
-    """The same rows, of parts that are here. Of a part that is on another node perhaps
-    only those rows come that are meant, and what is between them."""
+    """The same rows, of parts that are here."""
+    # Of a part that is on another node perhaps only those rows come that are meant, and
+    # what is between them.
     spans = [
         span
         for span in column.rows.spans(len(column.parts))
@@ -352,11 +352,8 @@ def _bits(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _strided(part: NDArray[Any], first: int, count: int, step: int) -> NDArray[Any]:
-    if step == 0:
-        row = part[
-            first : first + 1
-        ]  # one row, not a number: that may be of another type
-        return np.broadcast_to(row, (count, *part.shape[1:]))
+    if step == 0:  # of one row, not of a number: that may be of another type
+        return np.broadcast_to(part[first : first + 1], (count, *part.shape[1:]))
     end = first + step * count
     run: NDArray[Any] = part[first : end if end >= 0 else None : step]
     return run
@@ -383,7 +380,7 @@ def _ragged(column: Column) -> Ragged:
 
 def gather_ragged(column: Column, out: NDArray[Any]) -> None:
     none: NDArray[Any] = np.empty((0, *out.shape[1:]), dtype=out.dtype)
-    used = {block for block, *_ in column.rows.spans(len(column.parts))}
+    used = column.used()
     values, offsets = [], []
     for i, part in enumerate(column.parts):
         assert isinstance(part, Ragged)

@@ -31,8 +31,8 @@ PARTS_MAX = 256  # of one column; more are put together first
 
 
 def sendable(column: Column, memo: Memo) -> Column:
-    """The same rows, of parts that can be pickled beside their bytes. `memo` lets columns
-    with the same rows share them."""
+    """The same rows, of parts that can be pickled beside their bytes."""
+    # `memo` lets columns with the same rows share them.
     spans = column.rows.spans(len(column.parts))
     if not spans:
         return Column.of(_empty(column.parts[0]))

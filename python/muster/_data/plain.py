@@ -1,9 +1,10 @@
-"""Tensors as plain data has them (codec 2), and back. The rest of it is in the extension.
+"""Tensors as plain data has them (codec 2), and back."""
 
-numpy arrays and torch tensors on the CPU go; what comes is a numpy array over the
-message's own memory (`torch.from_numpy` makes a tensor of it without a copy), or, for
-bfloat16, which numpy does not know, a torch tensor.
-"""
+# The rest of it is in the extension.
+#
+# numpy arrays and torch tensors on the CPU go; what comes is a numpy array over the
+# message's own memory (`torch.from_numpy` makes a tensor of it without a copy), or, for
+# bfloat16, which numpy does not know, a torch tensor.
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _BFLOAT16 = _CODES["bfloat16"]
 
 
 def tensor_of(obj: Any) -> Any:
-    """(dtype, shape, buffer) of a tensor, a plain number, or None for anything else.
-    ValueError with the reason for one that cannot be sent."""
+    """(dtype, shape, buffer) of a tensor, a plain number, or None for anything else."""
+    # ValueError with the reason for one that cannot be sent.
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(obj, numpy.generic):
@@ -30,7 +31,8 @@ def tensor_of(obj: Any) -> Any:
             return number if isinstance(number, (bool, int, float)) else None
         if isinstance(obj, numpy.ndarray):
             return _of_array(numpy, obj)
-    if _is_tensor_type(type(obj)):
+    kind: Any = type(obj)
+    if _is_tensor_type(kind):
         return _of_torch(obj)
     return None
 

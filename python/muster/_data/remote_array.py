@@ -1,26 +1,21 @@
-"""Arrays in a node's store: of this node, or of another.
+"""Arrays in a node's store: of this node, or of another."""
 
-An array is named, passed on and divided without being read. A reader maps it if it is on
-the same node, and otherwise fetches it once per node.
-"""
+# An array is named, passed on and divided without being read. A reader maps it if it is
+# on the same node, and otherwise fetches it once per node.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import prod
+from typing import Any
 from weakref import WeakSet, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster import _core
 from muster._data.store import Ref, collect, collecting, empty
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
 
 REMOTE_MIN = _core.PAYLOAD_ARRAY_MIN  # less travels in the message
 STORED_MIN = _core.PAYLOAD_BUFFER_MIN  # the same of what lies in the store already
@@ -176,8 +171,8 @@ _referred: WeakSet[RemoteArray | RemoteObjects] = WeakSet()
 
 
 def fetch_referred() -> None:
-    """Read what was not read yet, before the stores go. What does not fit, is lost, or
-    cannot be unpickled here stays unread."""
+    """Read what was not read yet, before the stores go."""
+    # What does not fit, is lost, or cannot be unpickled here stays unread.
     for array in [array for array in _referred if not array.is_here]:
         with suppress(Exception):
             array.read()

@@ -15,22 +15,11 @@ if TYPE_CHECKING:
 UNKNOWN = -1  # rows, of what can be divided but has no length
 
 # They have a length and slices, or may have, and yet are one thing.
-_WHOLE = (
-    str,
-    bytes,
-    bytearray,
-    memoryview,
-    dict,
-    set,
-    frozenset,
-    int,
-    float,
-    type(None),
-)
+_WHOLE = (str, bytes, bytearray, memoryview, dict, set, frozenset, int, float)
 
 
 class Same:
-    """An argument that goes to all as it is."""
+    """Mark an argument that is not divided: each rank gets all of it."""
 
     __slots__ = ("value",)
 
@@ -41,13 +30,9 @@ class Same:
         return f"muster.same({self.value!r})"
 
 
-def same(value: Any) -> Same:
-    """Mark an argument that is not divided: each rank gets all of it."""
-    return Same(value)
-
-
 class Each:
-    """An argument that is shared out: element i goes to the i-th worker."""
+    """Mark an argument of `execute_all_*` that is shared out: rank i gets element i.
+    There are as many elements as ranks."""
 
     __slots__ = ("values",)
 
@@ -74,10 +59,8 @@ class Each:
         )
 
 
-def each(values: Any) -> Each:
-    """Mark an argument of `execute_all_*` that is shared out: rank i gets element i.
-    There are as many elements as ranks."""
-    return Each(values)
+same = Same
+each = Each
 
 
 def each_if_lists(
@@ -96,7 +79,7 @@ def each_if_lists(
 
 def rows_of(value: Any) -> int | None:
     """How many rows it has; None: it is not divided."""
-    if isinstance(value, (Same, *_WHOLE)):
+    if value is None or isinstance(value, (Same, *_WHOLE)):
         return None
     if type(value) is list or type(value) is tuple:
         return len(value)
@@ -148,10 +131,9 @@ def stored(value: Any, chunks: int) -> Any:
 
 def pad(value: Any, rows: int, count: int) -> Any:
     """With as many copies of the last row; `count` is 0 if there is none."""
-    if isinstance(value, list):
-        return value + value[-1:] * count
-    if isinstance(value, tuple):
-        return value + value[-1:] * count
+    if isinstance(value, (list, tuple)):
+        more: Any = value[-1:] * count
+        return value + more
     if hasattr(type(value), "padding"):
         padded = copy.copy(value)  # the caller's stays as it is
         padded.padding(count)
@@ -166,8 +148,8 @@ def pad(value: Any, rows: int, count: int) -> Any:
 
 
 def meta_of(value: Any) -> Any:
-    """What of a chunk goes to those who get its rows from a rank beside them. Only what
-    knows how is made smaller; lists and arrays go to all."""
+    """What of a chunk goes to those who get its rows from a rank beside them."""
+    # Only what knows how is made smaller; lists and arrays go to all.
     kind = type(value)
     if hasattr(kind, "meta_only"):
         return value.meta_only()
@@ -194,8 +176,8 @@ def join(parts: list[Any]) -> Any:
         return parts
     if kind is list:
         return [row for part in full for row in part]
-    if kind is dict:
-        return _join_columns(full) if _are_columns(full) else parts
+    if kind is dict and _are_columns(full):
+        return {key: join([part[key] for part in full]) for key in full[0]}
     return _concat(kind, full, parts)
 
 
@@ -217,12 +199,9 @@ def _concat(kind: type, full: list[Any], parts: list[Any]) -> Any:
 
 def _is_empty(part: Any) -> bool:
     if isinstance(part, dict):
-        return bool(part) and all(
-            _is_column(column) and len(column) == 0 for column in part.values()
-        )
-    if hasattr(type(part), "join_results"):
-        return False
-    return _is_column(part) and len(part) == 0
+        return bool(part) and all(_is_column(c) and len(c) == 0 for c in part.values())
+    is_column = not hasattr(type(part), "join_results") and _is_column(part)
+    return is_column and len(part) == 0
 
 
 def _is_column(value: Any) -> bool:
@@ -236,13 +215,9 @@ def _is_column(value: Any) -> bool:
 
 def _are_columns(parts: list[dict[Any, Any]]) -> bool:
     keys = parts[0].keys()
-    return bool(keys) and all(
-        part.keys() == keys and all(map(_is_column, part.values())) for part in parts
-    )
-
-
-def _join_columns(parts: list[dict[Any, Any]]) -> dict[Any, Any]:
-    return {key: join([part[key] for part in parts]) for key in parts[0]}
+    columns = (column for part in parts for column in part.values())
+    same = all(part.keys() == keys for part in parts)
+    return bool(keys) and same and all(map(_is_column, columns))
 
 
 def strip(result: Any, rows: int, padded: int) -> Any:

@@ -1,12 +1,12 @@
-"""Objects to bytes and back: pickle protocol 5, buffers out of band.
+"""Objects to bytes and back: pickle protocol 5, buffers out of band."""
 
-What is defined in `__main__`, a notebook, or a function goes by value (cloudpickle); what
-can be imported goes by name. A tensor on a GPU is refused with a sentence, not copied
-through the host by surprise.
-"""
+# What is defined in `__main__`, a notebook, or a function goes by value (cloudpickle);
+# what can be imported goes by name. A tensor on a GPU is refused with a sentence, not
+# copied through the host by surprise.
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 import types
@@ -42,18 +42,12 @@ class _DeviceTensor(Exception):
     pass
 
 
-_tensor_types: dict[type, bool] = {}
-
-
+@functools.cache
 def _is_tensor_type(cls: type) -> bool:
-    known = _tensor_types.get(cls)
-    if known is None:
-        known = any(
-            c.__name__ == "Tensor" and c.__module__.partition(".")[0] == "torch"
-            for c in cls.__mro__
-        )
-        _tensor_types[cls] = known
-    return known
+    return any(
+        c.__name__ == "Tensor" and c.__module__.partition(".")[0] == "torch"
+        for c in cls.__mro__
+    )
 
 
 def _refuse_device_tensor(tensor: Any) -> None:
@@ -82,25 +76,16 @@ def _goes_by_name(obj: Any) -> bool:
     return bool(known)
 
 
-_Pickler: Any = None  # made on first use: importing cloudpickle takes 10 ms
-
-
+@functools.cache
 def _pickler() -> Any:
-    global _Pickler
-    if _Pickler is None:
-        _Pickler = _make_pickler()
-    return _Pickler
-
-
-def _make_pickler() -> Any:
     try:
-        import cloudpickle
+        import cloudpickle  # takes 10 ms
     except Exception as e:
         raise MusterError(f"cloudpickle cannot be imported: {e}") from e
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
-            cls = type(obj)
+            cls: Any = type(obj)
             if cls is types.FunctionType or issubclass(cls, type):
                 if _goes_by_name(obj):
                     return NotImplemented
@@ -188,11 +173,9 @@ def to_bytes(obj: Any) -> bytes:
 
 class PickledOnce:
     """Pickles `value` now, and is pickled as that: for what goes to many workers.
-    `plain`: all in it goes by name, and cloudpickle need not be imported. `name`: what it
-    is, for the sender."""
+    `plain`: all in it goes by name, and cloudpickle need not be imported."""
 
-    def __init__(self, value: Any, plain: bool = False, name: str = "") -> None:
-        self.name = name
+    def __init__(self, value: Any, plain: bool = False) -> None:
         self.plain = plain
         self.held: list[Held] = []
         if not plain:
@@ -214,8 +197,9 @@ class PickledOnce:
 
 
 def _load_pickled(python: str, pickler: str, data: bytes) -> Any:
-    """What a `PickledOnce` of that Python and that cloudpickle holds. A class by value is code of
-    one minor version of Python: another one may crash on it, so it does not try."""
+    """What a `PickledOnce` of that Python and that cloudpickle holds."""
+    # A class by value is code of one minor version of Python: another one may crash on
+    # it, so it does not try.
     if python != PYTHON:
         raise SerializationError(
             f"the sender runs Python {python}, this process Python {PYTHON}: what goes by "
@@ -266,6 +250,7 @@ def dumps_exception(error: BaseException) -> bytes:
     return out.getvalue()
 
 
+@functools.cache
 def _exception_pickler() -> Any:
     class Pickler(_pickler()):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from math import prod
 
 from muster import _core
 
@@ -95,15 +96,16 @@ resolvable: dict[type, Callable[[Any], Any]] = {
 
 def resolve_arguments(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
     """(args, kwargs) with those that are to be resolved in the callee replaced."""
-    found = resolvable.keys()
-    if any(type(a) in found for a in args):
-        args = tuple(resolvable[type(a)](a) if type(a) in found else a for a in args)
-    if kwargs and any(type(a) in found for a in kwargs.values()):
-        kwargs = {
-            name: resolvable[type(a)](a) if type(a) in found else a
-            for name, a in kwargs.items()
-        }
+    if any(type(a) in resolvable for a in args):
+        args = tuple(map(_resolved, args))
+    if kwargs and any(type(a) in resolvable for a in kwargs.values()):
+        kwargs = {name: _resolved(a) for name, a in kwargs.items()}
     return args, kwargs
+
+
+def _resolved(value: Any) -> Any:
+    make = resolvable.get(type(value))
+    return value if make is None else make(value)
 
 
 def put(value: Any) -> Ref:
@@ -121,11 +123,9 @@ def empty(shape: int | Sequence[int], dtype: Any = float) -> np.ndarray[Any, Any
     if kind.hasobject:
         raise TypeError(f"empty: {kind} has Python objects, which cannot be shared")
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    count = 1
-    for size in sizes:
-        if size < 0:
-            raise ValueError(f"empty: negative size in {sizes}")
-        count *= int(size)
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"empty: negative size in {sizes}")
+    count = prod(map(int, sizes))
     held = _core.store_empty(count * kind.itemsize, site())
     return np.frombuffer(held, kind, count).reshape(sizes)
 
@@ -134,17 +134,18 @@ def store_stats() -> dict[str, Any]:
     """What the store of this node has; `copied` is what this process has copied into
     it. All in bytes but `objects` and `holders`."""
     told = _core.store_stats(False)
-    names = ("limit", "used", "committed", "allocated", "received", "sent", "spilled")
     return {
         "node": told["node_name"],
         "id": told["node"],
         "objects": told["object_count"],
         "holders": told["holder_count"],
         "spill": told["spill_dir"],
-        "spill_limit": told["spill_limit"],
-        **{name: told[name] for name in names},
+        **{name: told[name] for name in _STATS},
         "copied": _core.store_copied(),
     }
+
+
+_STATS = "spill_limit limit used committed allocated received sent spilled".split()
 
 
 def stored_objects() -> list[dict[str, Any]]:

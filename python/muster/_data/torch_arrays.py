@@ -1,22 +1,17 @@
-"""Tensors of torch as arrays of numpy in the same memory, and back.
+"""Tensors of torch as arrays of numpy in the same memory, and back."""
 
-Numbers that numpy does not know, such as bfloat16, are arrays with one field of that name,
-which has their bits: `array["bfloat16"]`. torch is never imported before there is a tensor
-to be made.
-"""
+# Numbers that numpy does not know, such as bfloat16, are arrays with one field of that
+# name, which has their bits: `array["bfloat16"]`. torch is never imported before there
+# is a tensor to be made.
 
 from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _BITS = {1: np.uint8, 2: np.int16}
 _UNKNOWN = {  # to numpy, with their sizes
@@ -93,8 +88,8 @@ def array_of(tensor: Any) -> NDArray[Any]:
 
 
 def tensor_of(array: NDArray[Any]) -> Any:
-    """In the same memory, unless its rows run backwards. It must not be written if the
-    array must not."""
+    """In the same memory, unless its rows run backwards."""
+    # It must not be written if the array must not.
     torch = the_torch()
     if min(array.strides, default=0) < 0:
         array = array.copy()

@@ -1,15 +1,15 @@
-"""The same script on every node, as torchrun and ROLL start it.
+"""The same script on every node, as torchrun and ROLL start it."""
 
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who a process is, where WORLD_SIZE counts
-nodes: one process on each. Rank 0 hosts the head at MASTER_ADDR:MASTER_PORT; the others lend
-their machine to it and end with the job.
-"""
+# RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who a process is, where WORLD_SIZE
+# counts nodes: one process on each. Rank 0 hosts the head at MASTER_ADDR:MASTER_PORT;
+# the others lend their machine to it and end with the job.
 
 from __future__ import annotations
 
 import math
 import os
 import sys
+from collections import namedtuple
 
 from muster import _core
 from muster.errors import MusterError
@@ -17,6 +17,7 @@ from muster.errors import MusterError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 NODES_S = 600.0  # for machines to come, unless `timeout` says otherwise
 STOP_S = 10.0  # an agent that was told to end
@@ -32,15 +33,8 @@ _HOW = (
 )
 
 
-class Launch:
-    """Who this process is among those that were started together."""
-
-    def __init__(self, rank: int, world_size: int, host: str, port: int, name: str):
-        self.rank = rank
-        self.world_size = world_size
-        self.host = host
-        self.port = port
-        self.name = name  # of the node
+class Launch(namedtuple("Launch", "rank world_size host port name")):
+    """Who this process is among those that were started together; `name`: of its node."""
 
     @property
     def address(self) -> str:
@@ -111,9 +105,9 @@ def listen_at(launch: Launch) -> str:
 
 # ---- the secret -----------------------------------------------------------------------
 
-_kept: tuple[str, int] | None = (
-    None  # MUSTER_SECRET, and a file in memory that holds it
-)
+_FD = "/proc/self/fd/"
+# MUSTER_SECRET, and a file in memory that holds it
+_kept: tuple[str, int] | None = None
 
 
 def find_secret(secret_file: str | None, host: str) -> str:
@@ -122,16 +116,10 @@ def find_secret(secret_file: str | None, host: str) -> str:
     if path:
         return path
     if os.environ.get("MUSTER_SECRET") or _kept:
-        return f"/proc/self/fd/{_secret_in_memory()}"
+        return f"{_FD}{_secret_in_memory()}"
     if is_loopback(host):
         return _secret_of_user()
     raise MusterError(_HOW)
-
-
-def passed_on(secret_file: str) -> tuple[int, ...]:
-    """Descriptors that a child needs to read that file."""
-    prefix = "/proc/self/fd/"
-    return (int(secret_file[len(prefix) :]),) if secret_file.startswith(prefix) else ()
 
 
 def _secret_in_memory() -> int:
@@ -173,42 +161,37 @@ def _secret_of_user() -> str:
 
 def lend(
     launch: Launch,
-    agent_path: str,
-    *,
+    agent: str,
     secret_file: str,
-    num_gpus: int,
-    num_cpus: int,
-    tls: str,
+    options: dict[str, Any],
     timeout: float,
 ) -> int:
     """Lend this machine until the job ends; the exit code for this process."""
     import subprocess  # 10 ms that others can do without
 
-    command = [agent_path, "agent", "--head", launch.address]
+    command = [agent, "agent", "--head", launch.address]
     command += ["--secret-file", secret_file, "--node-name", launch.name]
-    command += ["--label", f"{RANK_LABEL}={launch.rank}", "--tls", tls]
+    command += ["--label", f"{RANK_LABEL}={launch.rank}", "--tls", options["tls"]]
     command += ["--end-with", str(os.getpid())]
     command += ["--join-within", str(max(1, math.ceil(timeout)))]
     if is_loopback(launch.host):
         command += ["--bind", "127.0.0.1"]
-    if num_gpus >= 0:
-        command += ["--num-gpus", str(num_gpus)]
-    if num_cpus >= 0:
-        command += ["--num-cpus", str(num_cpus)]
+    for name in ("num_gpus", "num_cpus"):
+        if options[name] >= 0:
+            command += [f"--{name.replace('_', '-')}", str(options[name])]
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    agent = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, pass_fds=passed_on(secret_file)
-    )
+    keep = [int(secret_file[len(_FD) :])] if secret_file.startswith(_FD) else []
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=keep)
     try:
-        code = agent.wait()
+        code = child.wait()
     except BaseException:  # Ctrl-C, or a handler of the user's that raises
-        agent.terminate()
+        child.terminate()
         try:
-            agent.wait(STOP_S)
+            child.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            agent.kill()
-            agent.wait()
+            child.kill()
+            child.wait()
         raise
     if code:
         print(

@@ -1,15 +1,16 @@
-"""What workers print, on the driver's terminal.
+"""What workers print, on the driver's terminal."""
 
-Each line has the prefix `(role/rank@node)`. A line that several ranks print within a few
-seconds appears once, and then as "... [repeated 7x across cluster]"; numbers in it do not
-count, as Ray's users know it. MUSTER_LOG_FOLD=0 shows all.
-"""
+# Each line has the prefix `(role/rank@node)`. A line that several ranks print within a
+# few seconds appears once, and then as "... [repeated 7x across cluster]"; numbers in
+# it do not count, as Ray's users know it. MUSTER_LOG_FOLD=0 shows all.
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+from collections import namedtuple
+from contextlib import suppress
 from time import monotonic
 
 TYPE_CHECKING = False
@@ -23,24 +24,12 @@ JOIN_S = 5.0
 _COLOURS = (36, 35, 34, 33, 32, 96, 95, 94, 93, 92)
 
 
-class Line:
-    __slots__ = ("cluster", "is_stderr", "node", "rank", "repeated", "text")
+class Line(
+    namedtuple("Line", "cluster rank is_stderr text repeated node", defaults=(0, ""))
+):
+    """What a rank has printed; `repeated`: other lines that this one stands for."""
 
-    def __init__(
-        self,
-        cluster: str,
-        rank: int,
-        is_stderr: bool,
-        text: str,
-        repeated: int = 0,
-        node: str = "",
-    ) -> None:
-        self.cluster = cluster
-        self.rank = rank
-        self.node = node
-        self.is_stderr = is_stderr
-        self.text = text
-        self.repeated = repeated  # other lines that this one stands for
+    __slots__ = ()
 
     def key(self) -> tuple[str, bool, str]:
         """The same for lines that say the same: words with digits do not count."""
@@ -113,10 +102,7 @@ class Fold:
         seen = self._seen.pop(key)
         if not seen.count:
             return []
-        last = seen.last
-        repeated = seen.count if seen.count > 1 else 0
-        same = (last.cluster, last.rank, last.is_stderr, last.text)
-        return [Line(*same, repeated, last.node)]
+        return [seen.last._replace(repeated=seen.count if seen.count > 1 else 0)]
 
 
 def render(line: Line, colour: bool) -> str:
@@ -133,9 +119,7 @@ class LogPump:
 
     def __init__(self, head: Head) -> None:
         self._head = head
-        self._fold: Fold | None = None
-        if os.environ.get("MUSTER_LOG_FOLD", "1") != "0":
-            self._fold = Fold()
+        self._fold = Fold() if os.environ.get("MUSTER_LOG_FOLD", "1") != "0" else None
         self._thread = threading.Thread(
             target=self._run, name="muster-logs", daemon=True
         )
@@ -168,9 +152,8 @@ class LogPump:
             if not mine:
                 continue
             out = sys.stderr if is_stderr else sys.stdout
-            try:
+            # it may be closed, full, or replaced by something odd: not worth a job
+            with suppress(Exception):
                 colour = out.isatty()
                 out.write("".join(render(line, colour) for line in mine))
                 out.flush()
-            except Exception:
-                pass  # closed, full, or replaced by something odd: not worth a job

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from time import monotonic
 
 from muster._session.launch import RANK_LABEL
@@ -147,13 +148,10 @@ def describe(node: Node, is_expected: bool) -> str:
 
 
 def _say(text: str) -> None:
-    if not text:
-        return
-    try:
-        sys.stderr.write(f"muster: {text}\n")
+    # stderr may be closed, full, or replaced by something odd: not worth a job
+    with suppress(Exception):
+        sys.stderr.write(f"muster: {text}\n" if text else "")
         sys.stderr.flush()
-    except Exception:
-        pass  # closed, full, or replaced by something odd: not worth a job
 
 
 def _call(callback: Callable[[Node], object], node: Node) -> None:

@@ -20,9 +20,15 @@ _LOOK = -1  # a number that the head finds out
 def of(asked: dict[str, Any]) -> dict[str, Any]:
     """From the arguments of `init`, by their names. What cannot be is a ValueError."""
     lent = asked["orchestrator"] is not None
-    address = "local" if lent else asked["address"]
-    num_nodes, nodes = asked["num_nodes"], asked["nodes"]
+    num_nodes, nodes, tls = asked["num_nodes"], asked["nodes"], asked["tls"]
+    if tls not in ("auto", "on", "off"):
+        raise ValueError(f'tls: must be "auto", "on" or "off": {tls!r}')
+    meant = "local" if lent else asked["address"]
+    address, secret_file = _core.find_head(meant, asked["secret_file"])
     options = {
+        "address": address,
+        "secret_file": secret_file,
+        "tls": tls,
         "num_cpus": _number(asked["num_cpus"], "num_cpus"),
         "num_gpus": _number(asked["num_gpus"], "num_gpus"),
         "num_nodes": num_nodes or 1
@@ -39,7 +45,6 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
         "store_limit": _size(asked, "store_limit", -1),
         "spill": _folder(asked["spill"]),
         "spill_limit": _size(asked, "spill_limit", 0),
-        **_find_head(address, asked["secret_file"], asked["tls"]),
     }
     if nodes is not None and _has_numbers(asked) and not lent:
         raise ValueError(
@@ -48,8 +53,8 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
         )
     if asked["spill_limit"] is not None and not options["spill_limit"]:
         raise ValueError("spill_limit: 0 means nothing; say spill=False")
-    if options["address"]:
-        _refuse_what_is_the_heads(asked, options["address"])
+    if address:
+        _refuse_what_is_the_heads(asked, address)
     return options
 
 
@@ -126,13 +131,3 @@ def _folder(spill: str | os.PathLike[str] | bool) -> str | None:
 
 def _number(value: int | None, field: str, least: int = 0) -> int:
     return _LOOK if value is None else check_count(value, field, least)
-
-
-def _find_head(
-    address: str | None, secret_file: str | None, tls: str
-) -> dict[str, str | None]:
-    """Which head is meant, and where its secret is."""
-    if tls not in ("auto", "on", "off"):
-        raise ValueError(f'tls: must be "auto", "on" or "off": {tls!r}')
-    address, secret_file = _core.find_head(address, secret_file)
-    return {"address": address, "secret_file": secret_file, "tls": tls}

@@ -1,11 +1,11 @@
-"""A folder of code that goes to other nodes, once, by what is in it.
+"""A folder of code that goes to other nodes, once, by what is in it."""
 
-`init(working_dir=DIR)` names the folder by a sha256 over the names, modes and contents of its
-files, puts it into the head's store if that has not got it, and tells the hash to all workers.
-The first worker of a node that has not got it unpacks it into the folder of this user's
-sessions, where it stays for later jobs; each worker then has it as its current folder and first
-on sys.path, in place of the driver's own folder.
-"""
+# `init(working_dir=DIR)` names the folder by a sha256 over the names, modes and
+# contents of its files, puts it into the head's store if that has not got it, and tells
+# the hash to all workers. The first worker of a node that has not got it unpacks it
+# into the folder of this user's sessions, where it stays for later jobs; each worker
+# then has it as its current folder and first on sys.path, in place of the driver's own
+# folder.
 
 from __future__ import annotations
 
@@ -205,10 +205,8 @@ def usable_paths(entries: Sequence[str]) -> list[str]:
 
 _lock_fd = -1  # of the package that this process uses: held until its end
 entered = ""  # its folder
-_paths: tuple[list[str], list[str]] = (
-    [],
-    [],
-)  # sys.path before it was entered, and after
+# sys.path before it was entered, and after
+_paths: tuple[list[str], list[str]] = ([], [])
 
 
 def enter(environ: Mapping[str, str]) -> None:
@@ -221,15 +219,14 @@ def enter(environ: Mapping[str, str]) -> None:
     entered = folder = _have(name)
     os.chdir(folder)
     before = sys.path.copy()
-    sys.path[:] = list(
-        dict.fromkeys([folder, *(_moved(p, origin, folder) for p in before)])
-    )
+    moved = [_moved(path, origin, folder) for path in before]
+    sys.path[:] = dict.fromkeys([folder, *moved])
     _paths = (before, sys.path.copy())
 
 
 def places() -> tuple[list[str], str]:
-    """The module path and folder that workers of this process start with. Those of a worker
-    enter its package by themselves, so they start as it did."""
+    """The module path and folder that workers of this process start with."""
+    # Those of a worker enter its package by themselves, so they start as it did.
     if entered and sys.path == _paths[1] and os.getcwd() == entered:
         return _paths[0], "/"
     return sys.path, os.getcwd()

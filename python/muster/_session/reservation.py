@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from errno import EEXIST, EINVAL, ENOENT, ENOSPC, ENOTSUP, ETIMEDOUT
-
 from muster import _core, api
 from muster._arguments import check_count
-from muster.errors import DeadlineExceeded, MusterError, PlacementError
+from muster.errors import MusterError, PlacementError, refused
 from muster.groups import Bundle, bundle_messages
 from muster.resources import ResourceManager
 
@@ -18,7 +16,6 @@ OWN = "init"  # the reservation that `init` makes
 LENT_S = 120.0  # for machines to be lent and to join
 _SETTLE_S = 30.0  # beyond a deadline, for what has failed to be undone
 _NAMES = ("local", "ray")
-_REFUSALS = (EEXIST, ENOENT, ENOSPC, ENOTSUP)
 
 
 class LentPiece:
@@ -56,11 +53,7 @@ class Reservation:
     @property
     def pieces(self) -> list[LentPiece]:
         """As they are now."""
-        try:
-            asked = {"key": self.name}
-            found = self._session.head.ask("reservation", asked).result(api.ANSWER_S)
-        except LookupError as e:
-            raise _refused(e) from None
+        found = self._session.ask("reservation", {"key": self.name}, MusterError)
         return [LentPiece(piece) for piece in found["pieces"]]
 
     @property
@@ -106,10 +99,7 @@ class Reservation:
 
     def _give_back(self, numbers: list[int]) -> None:
         asked = {"key": self.name, "numbers": numbers}
-        try:
-            self._session.head.ask("release_pieces", asked).result(_SETTLE_S)
-        except LookupError as e:
-            raise _refused(e) from None
+        self._session.ask("release_pieces", asked, MusterError, _SETTLE_S)
 
     def _ask(self, count: int, timeout: float, more: bool = False) -> list[LentPiece]:
         one = self._bundle
@@ -125,25 +115,17 @@ class Reservation:
         try:
             found = head.ask("reserve", asked).result(timeout + _SETTLE_S)
         except LookupError as e:
-            raise _refused(e) from None
+            raise refused(e, MusterError) from None
         except BaseException:
             if not more:  # Ctrl-C: nothing of it may come later
                 self._give_back([])
             raise
         self._session.open_store()
+        self._session.reservations[self.name] = self
         return [LentPiece(piece) for piece in found["pieces"]]
 
     def __repr__(self) -> str:
         return f"<muster.Reservation {self.name!r}>"
-
-
-def _refused(e: LookupError) -> Exception:
-    text, _, code = e.args
-    if code == ETIMEDOUT:
-        return DeadlineExceeded(text)
-    if code == EINVAL:
-        return ValueError(text)
-    return PlacementError(text) if code in _REFUSALS else MusterError(text)
 
 
 def reserve(
@@ -175,8 +157,9 @@ def reserve(
         resources=resources,
         labels=labels,
     )
-    one = bundle_messages([bundle], None)[0]
-    return _make(Reservation(name, one, strategy, same or ""), num_nodes, timeout)
+    made = Reservation(name, bundle_messages([bundle], None)[0], strategy, same or "")
+    made._ask(num_nodes, timeout)
+    return made
 
 
 def reservation(name: str = OWN) -> Reservation:
@@ -186,12 +169,6 @@ def reservation(name: str = OWN) -> Reservation:
         names = ", ".join(known) or "none"
         raise PlacementError(f"there is no reservation {name!r} ({names})")
     return known[name]
-
-
-def _make(one: Reservation, count: int, timeout: float) -> Reservation:
-    one._ask(count, timeout)
-    one._session.reservations[one.name] = one
-    return one
 
 
 # ---- init -----------------------------------------------------------------------------
@@ -246,4 +223,4 @@ def begin(
         return
     one = Bundle(cpus=num_cpus or 0, gpus=num_gpus or 0)
     bundle = None if whole else bundle_messages([one], None)[0]
-    _make(Reservation(OWN, bundle, "STRICT_SPREAD", ""), num_nodes or 1, timeout)
+    Reservation(OWN, bundle, "STRICT_SPREAD", "")._ask(num_nodes or 1, timeout)

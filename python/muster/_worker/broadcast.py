@@ -1,25 +1,23 @@
-"""Arguments that came to one rank alone, for the others of its model-parallel group.
+"""Arguments that came to one rank alone, for the others of its model-parallel group."""
 
-A controller of AReaL's sends the arguments of a call to the data-parallel heads; the other
-ranks are called with the same method and without arguments, and get them in the engine's own
-process groups of torch, before the method runs. The engine says which: a group
-`context_and_model_parallel_group`, whose rank `current_data_parallel_head()` has the
-arguments.
-
-However many tensors there are, the group hears of them once: a header (the arguments'
-pickle, in which tensors are numbers, and what shape each has), then the small tensors as
-one buffer, and each big one by itself. torch is the engine's: this module never imports it.
-"""
+# A controller of AReaL's sends the arguments of a call to the data-parallel heads; the
+# other ranks are called with the same method and without arguments, and get them in the
+# engine's own process groups of torch, before the method runs. The engine says which: a
+# group `context_and_model_parallel_group`, whose rank `current_data_parallel_head()`
+# has the arguments.
+#
+# However many tensors there are, the group hears of them once: a header (the arguments'
+# pickle, in which tensors are numbers, and what shape each has), then the small tensors
+# as one buffer, and each big one by itself. torch is the engine's: this module never
+# imports it.
 
 from __future__ import annotations
 
 import io
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 # A tensor of this many bytes goes by itself, without being copied.
 ALONE_BYTES = 4 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from muster._arguments import check_count
+from muster.config import MESH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,20 +13,14 @@ if TYPE_CHECKING:
 
 engines: dict[str, Any] = {}  # of this process
 constructing: list[str] = []  # those whose constructors run
-_config: Any = None
+config: Any = None
 # by engine; None: by nobody's method, for all
-_meshes: dict[str | None, dict[str, tuple[int, bool]]] = {}
-_DIMENSIONS = ("tp", "cp", "dp", "pp", "ep")
+meshes: dict[str | None, dict[str, tuple[int, bool]]] = {}
 
 
 def worker_config() -> Any:
     """Inside a worker: what `cluster.configure(...)` gave to it; None elsewhere."""
-    return _config
-
-
-def set_worker_config(config: Any) -> None:
-    global _config
-    _config = config
+    return config
 
 
 def _of_caller() -> str | None:
@@ -50,18 +45,11 @@ def register_mesh(name: str, dp_rank: int, is_collect: bool = True) -> None:
     the constructor or a method of an engine it is of that engine, else of all that have not
     said it themselves."""
     check_count(dp_rank, "dp_rank", 0)
-    _meshes.setdefault(_of_caller(), {})[name] = (dp_rank, bool(is_collect))
+    meshes.setdefault(_of_caller(), {})[name] = (dp_rank, bool(is_collect))
 
 
 def registered_mesh(engine: str, name: str) -> tuple[int, bool] | None:
-    for known in (_meshes.get(engine), _meshes.get(None)):
-        if known is not None and name in known:
-            return known[name]
-    return None
-
-
-def forget_meshes(engine: str) -> None:
-    _meshes.pop(engine, None)
+    return (meshes.get(None, {}) | meshes.get(engine, {})).get(name)
 
 
 def rank_info(engine: Any) -> tuple[int, ...] | None:
@@ -80,5 +68,5 @@ def rank_info(engine: Any) -> tuple[int, ...] | None:
             return int(info.get(field, default))
         return int(getattr(info, field, default))
 
-    ranks = [told(f"{d}_rank", 0) for d in _DIMENSIONS[:4]]
-    return (*ranks, *(told(f"{d}_size", 1) for d in _DIMENSIONS))
+    ranks = [told(f"{d}_rank", 0) for d in MESH[:4]]
+    return (*ranks, *(told(f"{d}_size", 1) for d in MESH))

@@ -1,9 +1,8 @@
-"""The end of a worker's process: SIGTERM, the engines' clean-up, the exit code.
+"""The end of a worker's process: SIGTERM, the engines' clean-up, the exit code."""
 
-SIGTERM raises SystemExit in whatever runs (`Host.terminate` in C says when, and again
-when it was swallowed). Where even that does not end what runs, the clean-up happens
-inside the signal handler: on the main thread, wherever the interpreter is.
-"""
+# SIGTERM raises SystemExit in whatever runs (`Host.terminate` in C says when, and again
+# when it was swallowed). Where even that does not end what runs, the clean-up happens
+# inside the signal handler: on the main thread, wherever the interpreter is.
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""In a zygote: forks without what only matters where there were several threads.
+"""In a zygote: forks without what only matters where there were several threads."""
 
-A zygote has one thread, and forks while it holds no lock. What `threading`, `logging` and
-this package do after a fork has nothing to do there, but running it writes to shared
-pages in each worker, and each write copies one. So in a zygote those hooks are passed over,
-for the fork of a worker alone: processes that a worker forks run them all.
-
-To see those hooks, `os.register_at_fork` is replaced in zygotes. MUSTER_FORK_HOOKS=all in
-the environment turns that off: nothing is replaced, and every fork runs every hook. What
-the replacement gains (2 cores, Python 3.11, nothing preloaded): a worker starts with 2.26
-MB of its own instead of 2.58 and 708 page faults instead of 785, and 16 workers answer
-their first call after 44 ms instead of 52 (best of 24).
-
-This has to be imported before the modules whose hooks it is about.
-"""
+# A zygote has one thread, and forks while it holds no lock. What `threading`, `logging`
+# and this package do after a fork has nothing to do there, but running it writes to
+# shared pages in each worker, and each write copies one. So in a zygote those hooks are
+# passed over, for the fork of a worker alone: processes that a worker forks run them
+# all.
+#
+# To see those hooks, `os.register_at_fork` is replaced in zygotes.
+# MUSTER_FORK_HOOKS=all in the environment turns that off: nothing is replaced, and
+# every fork runs every hook. What the replacement gains (2 cores, Python 3.11, nothing
+# preloaded): a worker starts with 2.26 MB of its own instead of 2.58 and 708 page
+# faults instead of 785, and 16 workers answer their first call after 44 ms instead of
+# 52 (best of 24).
+#
+# This has to be imported before the modules whose hooks it is about.
 
 from __future__ import annotations
 
@@ -68,16 +69,12 @@ def fork() -> int:
     finally:
         _is_bare = False
     if pid == 0:
-        _correct_native_id()
+        import threading
+
+        correct = getattr(threading.main_thread(), "_set_native_id", None)
+        if correct is not None:
+            correct()
     return pid
-
-
-def _correct_native_id() -> None:
-    import threading
-
-    correct = getattr(threading.main_thread(), "_set_native_id", None)
-    if correct is not None:
-        correct()
 
 
 if "MUSTER_ZYGOTE_FD" in os.environ and os.environ.get("MUSTER_FORK_HOOKS") != "all":

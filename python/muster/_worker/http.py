@@ -1,17 +1,17 @@
-"""Calls that came by HTTP: JSON in, JSON out, as AReaL's clients speak it.
+"""Calls that came by HTTP: JSON in, JSON out, as AReaL's clients speak it."""
 
-The worker's C host reads the request, checks who sent it and puts it into the engine's
-queue; here it is decoded, run and encoded, on the engine's thread. What JSON does not have
-goes as an object with a "type" (doc/http.md). Such an object can name a class, but only a
-dataclass or an enumeration is made of it, and without calling any of its code beyond the
-import of its module.
-"""
+# The worker's C host reads the request, checks who sent it and puts it into the
+# engine's queue; here it is decoded, run and encoded, on the engine's thread. What JSON
+# does not have goes as an object with a "type" (doc/http.md). Such an object can name a
+# class, but only a dataclass or an enumeration is made of it, and without calling any
+# of its code beyond the import of its module.
 
 from __future__ import annotations
 
 import base64
 import dataclasses
 import enum
+import functools
 import importlib
 import inspect
 import io
@@ -45,10 +45,6 @@ class _Refused(Exception):
 # ---- types that JSON does not have: in --------------------------------------------------
 
 
-def _numpy() -> Any:
-    return importlib.import_module("numpy")
-
-
 def _torch() -> Any:
     try:
         return importlib.import_module("torch")
@@ -68,12 +64,15 @@ def _class_at(path: Any) -> Any:
 
 def _array_of(data: str, dtype: Any, shape: list[int]) -> Any:
     # a copy: what is decoded can be written to
-    flat = _numpy().frombuffer(base64.b64decode(data), dtype=dtype).copy()
-    return flat.reshape(shape)
+    import numpy
+
+    return numpy.frombuffer(base64.b64decode(data), dtype=dtype).copy().reshape(shape)
 
 
 def _read_ndarray(value: dict[str, Any]) -> Any:
-    dtype = _numpy().dtype(value["dtype"])
+    import numpy
+
+    dtype = numpy.dtype(value["dtype"])
     if dtype.hasobject:
         raise _Refused(400, "an ndarray of objects does not travel")
     return _array_of(value["data"], dtype, value["shape"])
@@ -96,14 +95,6 @@ def _read_tensor(value: dict[str, Any]) -> Any:
     numpy_dtype = torch.empty(0, dtype=stored).numpy().dtype
     array = _array_of(value["data"], numpy_dtype, value["shape"])
     return torch.from_numpy(array).to(dtype)
-
-
-def _read_dtype(value: dict[str, Any]) -> Any:
-    return _dtype_of(_torch(), value["value"])
-
-
-def _read_bytes(value: dict[str, Any]) -> Any:
-    return base64.b64decode(value["data"], validate=True)
 
 
 def _read_enum(value: dict[str, Any]) -> Any:
@@ -144,10 +135,10 @@ def _read_nothing(value: dict[str, Any]) -> Any:
 _READERS: dict[str, tuple[set[str], Callable[[dict[str, Any]], Any]]] = {
     "tensor": ({"data", "shape", "dtype"}, _read_tensor),
     "ndarray": ({"data", "shape", "dtype"}, _read_ndarray),
-    "bytes": ({"data"}, _read_bytes),
+    "bytes": ({"data"}, lambda value: base64.b64decode(value["data"], validate=True)),
     "dataclass": ({"class_path", "data"}, _read_dataclass),
     "enum": ({"class_path", "value"}, _read_enum),
-    "torch_dtype": ({"value"}, _read_dtype),
+    "torch_dtype": ({"value"}, lambda value: _dtype_of(_torch(), value["value"])),
     "pil_image": ({"data"}, _read_image),
     "tokenizer": ({"data", "name_or_path"}, _read_nothing),
     "processor": ({"data", "name_or_path"}, _read_nothing),
@@ -162,13 +153,11 @@ def decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     kind = value.get("type")
-    needs, read = (
-        _READERS.get(kind, (None, None)) if isinstance(kind, str) else (None, None)
-    )
-    if read is None or needs is None or not needs <= value.keys():
+    found = _READERS.get(kind) if isinstance(kind, str) else None
+    if found is None or not found[0] <= value.keys():
         return {key: decode(content) for key, content in value.items()}
     try:
-        return read(value)
+        return found[1](value)
     except _Refused:
         raise
     except Exception as e:
@@ -183,29 +172,20 @@ def _text64(data: bytes | bytearray | memoryview) -> str:
 
 
 def _write_tensor(torch: Any, tensor: Any) -> dict[str, Any]:
-    out = {
-        "type": "tensor",
-        "data": None,
-        "shape": list(tensor.shape),
-        "dtype": str(tensor.dtype),
-    }
+    shape, dtype, data = list(tensor.shape), str(tensor.dtype), None
     if not tensor.is_meta:
         tensor = tensor.detach().cpu()
         if tensor.dtype is torch.bfloat16:
             tensor = tensor.to(torch.float32)
-        out["data"] = _text64(tensor.numpy().tobytes())
-    return out
+        data = _text64(tensor.numpy().tobytes())
+    return {"type": "tensor", "data": data, "shape": shape, "dtype": dtype}
 
 
 def _write_array(array: Any) -> dict[str, Any]:
     if array.dtype.hasobject:
         raise TypeError("an ndarray of objects does not travel by HTTP")
-    return {
-        "type": "ndarray",
-        "data": _text64(array.tobytes()),
-        "shape": list(array.shape),
-        "dtype": array.dtype.str,
-    }
+    shape, data = list(array.shape), _text64(array.tobytes())
+    return {"type": "ndarray", "data": data, "shape": shape, "dtype": array.dtype.str}
 
 
 def _write_image(image: Any) -> dict[str, Any]:
@@ -306,11 +286,11 @@ def _configure(worker: Worker, body: dict[str, Any]) -> bytes:
 
 
 def seed_of(config: Any, body: dict[str, Any]) -> str:
-    seed = (
-        config.get("seed") if isinstance(config, dict) else getattr(config, "seed", "")
+    fields = (
+        config if isinstance(config, dict) else {"seed": getattr(config, "seed", "")}
     )
-    role = body.get("role") or ""
-    return f"{'' if seed is None else seed}{role}{body['rank']}"
+    seed = fields.get("seed")
+    return f"{'' if seed is None else seed}{body.get('role') or ''}{body['rank']}"
 
 
 def _set_env(worker: Worker, body: dict[str, Any]) -> bytes:
@@ -400,25 +380,24 @@ def _raised(body: dict[str, Any], error: Exception) -> bytes:
 
 
 async def _finish(
-    body: dict[str, Any], value: Awaitable[Any], can_refer: bool
+    body: dict[str, Any], value: Awaitable[Any], is_wanted: bool
 ) -> bytes:
     try:
         value = await value
     except Exception as e:
         return _raised(body, e)
-    return _result(value if can_refer else None)
+    return _result(value if is_wanted else None)
 
 
 def _call(worker: Worker, body: dict[str, Any]) -> bytes | Awaitable[bytes]:
     engine, method = _find_method(worker, body)
     try:
-        (args, kwargs), can_refer = _arguments(engine, body)
+        (args, kwargs), is_wanted = _arguments(engine, body)
         threads = worker.threads_of(method)
-        value = (
-            method(*args, **kwargs)
-            if threads is None
-            else threads.submit(method, *args, **kwargs)
-        )
+        run: Any = method
+        if threads is not None:
+            run = functools.partial(threads.submit, method)
+        value = run(*args, **kwargs)
         if worker.is_async and isinstance(value, Future):
             from asyncio import wrap_future
 
@@ -426,12 +405,12 @@ def _call(worker: Worker, body: dict[str, Any]) -> bytes | Awaitable[bytes]:
         elif isinstance(value, Future):
             value = value.result()
         if inspect.isawaitable(value):
-            return _finish(body, value, can_refer)
+            return _finish(body, value, is_wanted)
     except _Refused:
         raise
     except Exception as e:
         return _raised(body, e)
-    return _result(value if can_refer else None)
+    return _result(value if is_wanted else None)
 
 
 _OPERATIONS: dict[int, Callable[[Worker, dict[str, Any]], bytes | Awaitable[bytes]]] = {

@@ -1,23 +1,19 @@
-"""In a zygote: what its imports have loaded and changed.
+"""In a zygote: what its imports have loaded and changed."""
 
-When one of the user's files changes, workers must not be forked any more from a zygote that
-has loaded it. Files of the interpreter, of installed packages and of this package do not
-change while a head runs.
-"""
+# When one of the user's files changes, workers must not be forked any more from a
+# zygote that has loaded it. Files of the interpreter, of installed packages and of this
+# package do not change while a head runs.
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 from muster import _core
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _INSTALLED = {"site-packages", "dist-packages"}  # folders
 _NOT_THEIRS = tuple(
@@ -50,8 +46,8 @@ def _is_theirs(path: str) -> bool:
 
 @contextlib.contextmanager
 def watch() -> Iterator[None]:
-    """Note the files of the modules that are loaded meanwhile. Sources are looked at before
-    they are read: what changes later was not loaded."""
+    """Note the files of the modules that are loaded meanwhile."""
+    # Sources are looked at before they are read: what changes later was not loaded.
     read: dict[str, Stats] = {}
     original = SourceFileLoader.path_stats
 

@@ -1,10 +1,10 @@
-"""A worker's main program: engines under names, and what runs them.
+"""A worker's main program: engines under names, and what runs them."""
 
-The C host answers everything that must be answered while an engine computes; this module
-creates engines, finds their methods, and describes their exceptions. A worker whose
-engines are all synchronous runs them one at a time, in order, on the main thread; as soon
-as one engine's class has an `async def` method, all methods run on one asyncio loop.
-"""
+# The C host answers everything that must be answered while an engine computes; this
+# module creates engines, finds their methods, and describes their exceptions. A worker
+# whose engines are all synchronous runs them one at a time, in order, on the main
+# thread; as soon as one engine's class has an `async def` method, all methods run on
+# one asyncio loop.
 
 from __future__ import annotations
 
@@ -61,18 +61,15 @@ def find_class(cls: Any) -> Any:
         raise ImportError(f"module '{module_name}' has no class '{name}'") from None
 
 
-_FUNCTIONS = (types.FunctionType, staticmethod)
-
-
 def _is_async(member: object) -> bool:
     return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
 
 
 def _has_async_methods(cls: Any) -> bool:
-    mro = getattr(cls, "__mro__", ())
+    functions = (types.FunctionType, staticmethod)
     return any(
-        isinstance(member, _FUNCTIONS) and _is_async(getattr(cls, name, None))
-        for base in mro[:-1]  # object has none
+        isinstance(member, functions) and _is_async(getattr(cls, name, None))
+        for base in getattr(cls, "__mro__", ())[:-1]  # object has none
         for name, member in base.__dict__.items()
     )
 
@@ -167,7 +164,11 @@ class Worker:
             self.concurrency = max_concurrency
         has_threads = (max_concurrency or 1) > 1 and not has_async
         if has_threads:
-            self._give_threads(self.engines[name], max_concurrency or 1)
+            from concurrent.futures import ThreadPoolExecutor
+
+            made = self.engines[name]
+            threads = ThreadPoolExecutor(max_concurrency, type(made).__name__)
+            self.threads[id(made)] = threads
         self.host.set_engines(list(self.engines))
         if (has_async or has_threads) and not self.is_async:
             self.is_async = True
@@ -175,11 +176,6 @@ class Worker:
         if mesh:
             self.mesh = mesh
         return methods_of(found) if isinstance(cls, str) else None
-
-    def _give_threads(self, engine: Any, count: int) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
-        self.threads[id(engine)] = ThreadPoolExecutor(count, type(engine).__name__)
 
     def threads_of(self, function: Any) -> Executor | None:
         """Where a method runs; None: on the main thread."""
@@ -207,7 +203,7 @@ class Worker:
         engine = self.engines.pop(name, None)
         if engine is None:
             raise _NoSuchEngine(f"no engine '{name}' in this worker")
-        engines.forget_meshes(name)
+        engines.meshes.pop(name, None)
         threads = self.threads.pop(id(engine), None)
         if threads is not None:
             threads.shutdown(wait=False)
@@ -218,7 +214,7 @@ class Worker:
         os.environ.update(env)
 
     def configure(self, config: Any, seed: str | None = None) -> None:
-        engines.set_worker_config(config)
+        engines.config = config
         if seed is None:
             seed = f"{self.host.cluster}{self.host.rank}"
         random.seed(seed)
@@ -366,9 +362,10 @@ def _serve(worker: Worker) -> None:
 def run(
     control_fd: int, listen_fd: int, listen_tcp_fd: int, *, is_forked: bool = True
 ) -> NoReturn:
-    """The life of a worker. A zygote calls it in the process that it has forked, which has
-    the driver's module path already. Until the first answer every page of shared memory
-    that is touched is copied, so little is done here."""
+    """The life of a worker."""
+    # A zygote calls it in the process that it has forked, which has the driver's module
+    # path already. Until the first answer every page of shared memory that is touched
+    # is copied, so little is done here.
     code = 1
     steps: tuple[Callable[[], object], ...] = (atexit._run_exitfuncs,)
     try:

@@ -1,11 +1,10 @@
-"""The zygote: an interpreter that has imported what workers need, and forks them.
+"""The zygote: an interpreter that has imported what workers need, and forks them."""
 
-Started by the agent as ``python -c "from muster._worker.zygote import main; main()"`` with a
-seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no event loop:
-it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps. A module that cannot
-be imported here is no failure: a worker that needs it imports it again, and the error
-reaches the caller.
-"""
+# Started by the agent as ``python -c "from muster._worker.zygote import main; main()"``
+# with a seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no
+# event loop: it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps.
+# A module that cannot be imported here is no failure: a worker that needs it imports it
+# again, and the error reaches the caller.
 
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ from typing import Any, NoReturn
 from muster import _core
 from muster._session.package import usable_paths
 from muster._worker import fork_hooks, loaded_files
+from muster._worker.exit import leave
 
 # What every worker has, if it is installed.
 _ALWAYS = ("numpy", "cloudpickle")
@@ -97,7 +97,6 @@ def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
 
 def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     """In the child: the rest of the worker's life."""
-    code = 1
     try:
         _core.zygote_child(fd)
         _, _, env, fds = request
@@ -114,17 +113,9 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
         from muster._worker.main import run
 
         run(*fds)
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except BaseException:
+    except BaseException:  # before that
         traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code & 0xFF)
+    leave(1)
 
 
 def _fork(fd: int, uid: int) -> int:

@@ -19,11 +19,7 @@ from muster.roll.worker import RankInfo, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from muster.roll.protocol import (
-        DataProto,
-        pad_dataproto_to_divisor,
-        unpad_dataproto,
-    )
+    from muster.roll.protocol import *
 
 
 def __getattr__(name: str) -> object:

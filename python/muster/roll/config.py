@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from muster import _core
 from muster import config as native
 from muster._arguments import check_misspelt
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
 
 # strategies whose engine spreads over the devices of one worker by itself
 _WIDE = ("hf_infer", "vllm", "sglang")
@@ -69,9 +66,12 @@ class WorkerConfig(native.WorkerConfig):
         extra = {k: fields.pop(k) for k in [*fields] if k not in native.fields_known()}
         check_misspelt("WorkerConfig", extra, _known())
         strategy = _strategy(strategy_args)
-        devices = _devices(device_mapping)
-        width = _width(strategy, num_gpus_per_worker) if devices is not None else 0
+        if isinstance(device_mapping, str):
+            device_mapping = _core.device_ids(device_mapping)
+        devices = None if device_mapping is None else list(device_mapping) or None
+        width = 0
         if devices is not None:
+            width = _width(strategy, num_gpus_per_worker)
             if width < 1 or len(devices) % width:
                 raise ValueError(
                     f"device_mapping: {len(devices)} devices do not divide into workers "
@@ -122,13 +122,6 @@ def _strategy(value: Any) -> Any:
     if value is not None and not hasattr(value, "strategy_name"):
         raise ValueError(f"strategy_args: has no strategy_name: {value!r}")
     return value
-
-
-def _devices(mapping: str | Iterable[int] | None) -> list[int] | None:
-    if mapping is None:
-        return None
-    devices = _core.device_ids(mapping) if isinstance(mapping, str) else list(mapping)
-    return devices or None
 
 
 def _width(strategy: Any, asked: int) -> int:

@@ -10,7 +10,6 @@ import sys
 
 import muster
 from muster._arguments import options_checked
-from muster._cluster import binding as _bind
 from muster._data import rows as _rows
 from muster.dispatch import JOIN, ONE, Dispatch, Execute
 from muster.future import Future, get
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from muster._cluster.bound_method import Bound
     from muster.roll.cluster import Cluster
 
 
@@ -110,7 +110,7 @@ class BoundMethod:
 
     __slots__ = ("__name__", "_bound", "_view")
 
-    def __init__(self, view: Cluster, bound: _bind.Bound) -> None:
+    def __init__(self, view: Cluster, bound: Bound) -> None:
         self._view = view
         self._bound = bound
         self.__name__ = bound.__name__

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import NDArray
 
 from muster._adapters import dataproto
 from muster._adapters.columns import Columns
@@ -13,13 +17,6 @@ from muster._data.batch_parts import METRICS
 from muster._data.remote_array import object_array
 from muster._data.torch_arrays import is_tensor
 from muster.roll import decorator
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
-
-    from numpy.typing import NDArray
 
 __all__ = ["DataProto", "pad_dataproto_to_divisor", "unpad_dataproto"]
 

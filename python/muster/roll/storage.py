@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any, Self
 
 from muster import kv
-from muster._data.completed_future import CompletedFuture
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Self
+from muster.future import CompletedFuture
 
 STORAGE_NAME = "SHARED_STORAGE_ACTOR"
 RAY_NAMESPACE = "roll"

@@ -47,22 +47,14 @@ class RankInfo:
     def of(cls, rank: int, world_size: int, mesh: Mapping[str, int]) -> Self:
         """rank = tp + TP * (cp + CP * (dp + DP * pp)), as Megatron counts; without a
         mesh all are data parallel."""
-        asked = [mesh.get(dim, 0) for dim in ("tp", "cp", "dp", "pp", "ep")]
+        dims = ("tp", "cp", "dp", "pp")
+        asked = [mesh.get(dim, 0) for dim in (*dims, "ep")]
         places = _core.mesh_ranks(world_size, *asked)
-        tp, cp, dp, pp = places[rank]
-        last = places[-1]
-        return cls(
-            world_size=world_size,
-            tp_size=last[0] + 1,
-            cp_size=last[1] + 1,
-            dp_size=last[2] + 1,
-            pp_size=last[3] + 1,
-            rank=rank,
-            tp_rank=tp,
-            cp_rank=cp,
-            dp_rank=dp,
-            pp_rank=pp,
-        )
+        made = cls(world_size=world_size, rank=rank)
+        for dim, at, last in zip(dims, places[rank], places[-1], strict=True):
+            setattr(made, f"{dim}_rank", at)
+            setattr(made, f"{dim}_size", last + 1)
+        return made
 
 
 def _of_strategy(method: str) -> Callable[..., None]:
@@ -118,19 +110,9 @@ class Worker:
 
     # ---- where it is ------------------------------------------------------------------
 
-    @staticmethod
-    def get_node_ip() -> str:
-        """By which others reach this node."""
-        return node_ip()
-
-    @staticmethod
-    def get_free_port() -> int:
-        """A port that this worker holds until it ends; bind it with SO_REUSEADDR."""
-        return free_port()
-
-    @staticmethod
-    def is_port_available(port: int) -> bool:
-        return is_port_free(port)
+    get_node_ip = staticmethod(node_ip)
+    get_free_port = staticmethod(free_port)
+    is_port_available = staticmethod(is_port_free)
 
     def get_master_addr_and_port(self) -> tuple[str, int]:
         """The port is held for rank 0 from the start."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from muster._data import rows as _rows
 from muster._data.store import resolvable
 from muster.future import Future, as_argument, get
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
 
 # the key under which a dispatch function tells how many rows it has added
 PADDING = "_padding_size_key_x123d"
@@ -120,10 +118,8 @@ class DataProtoFuture:
 
     def chunk(self, chunks: int) -> list[DataProtoFuture]:
         """One future of each part."""
-        made = [
-            DataProtoFuture(self.collect_fn, self.futures, _Part(i, chunks))
-            for i in range(chunks)
-        ]
+        parts = [functools.partial(_part, i, chunks) for i in range(chunks)]
+        made = [DataProtoFuture(self.collect_fn, self.futures, part) for part in parts]
         for one in made:
             one.padding = self.padding
         return made
@@ -137,7 +133,8 @@ class DataProtoFuture:
 
     def resolved(self) -> _Resolved:
         """What is sent in its place, when the results are there."""
-        return _Resolved(self, [as_argument(future) for future in self.futures])
+        how = (self.collect_fn, self.dispatch_fn, self.padding)
+        return _Resolved(*how, [as_argument(future) for future in self.futures])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self.resolved().__reduce__()
@@ -146,23 +143,18 @@ class DataProtoFuture:
 class _Resolved:
     """Pickles to the value of a DataProtoFuture."""
 
-    def __init__(self, future: DataProtoFuture, results: list[Any]) -> None:
-        self._how = (future.collect_fn, future.dispatch_fn, future.padding)
-        self._results = results
+    def __init__(self, *how: Any) -> None:
+        self._how = how
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _value, (*self._how, self._results)
+        return _value, self._how
 
 
-class _Part:
-    """Which of how many chunks."""
+resolvable[DataProtoFuture] = DataProtoFuture.resolved
 
-    def __init__(self, index: int, chunks: int) -> None:
-        self.index = index
-        self.chunks = chunks
 
-    def __call__(self, whole: Any) -> Any:
-        return chunk(whole, self.chunks)[self.index]
+def _part(index: int, chunks: int, whole: Any) -> Any:
+    return chunk(whole, chunks)[index]
 
 
 def _value(
@@ -174,6 +166,3 @@ def _value(
     future = DataProtoFuture(collect_fn, [], dispatch_fn)
     future.padding = padding
     return future._made(results)
-
-
-resolvable[DataProtoFuture] = DataProtoFuture.resolved

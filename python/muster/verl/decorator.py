@@ -22,6 +22,31 @@ if TYPE_CHECKING:
 
     Args = tuple[Sequence[Any], dict[str, Any]]
 
+__all__ = [
+    "DISPATCH_MODE_FN_REGISTRY",
+    "MAGIC_ATTR",
+    "collect_all_to_all",
+    "collect_dp_compute",
+    "collect_dp_compute_data_proto",
+    "collect_lazy_compute_data_proto",
+    "collect_nd_compute",
+    "collect_nd_compute_dataproto",
+    "dispatch_all_to_all",
+    "dispatch_dp_compute",
+    "dispatch_dp_compute_data_proto",
+    "dispatch_dp_compute_data_proto_with_func",
+    "dispatch_lazy_compute_data_proto",
+    "dispatch_nd_compute",
+    "dispatch_nd_compute_dataproto",
+    "dispatch_one_to_all",
+    "get_predefined_dispatch_fn",
+    "get_predefined_execute_fn",
+    "make_nd_compute_dataproto_dispatch_fn",
+    "register",
+    "register_dispatch_mode",
+    "update_dispatch_mode",
+]
+
 MAGIC_ATTR = "muster_verl_registered"  # of a registered method
 
 

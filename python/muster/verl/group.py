@@ -10,6 +10,7 @@ import muster
 from muster import _core
 from muster._adapters.actor import Handle
 from muster._arguments import argument_names, check_misspelt
+from muster._cluster.binding import check_names
 from muster._cluster.worker_class import modules_of
 from muster._data.rows import Each, each_if_lists
 from muster.config import WorkerConfig
@@ -122,7 +123,10 @@ class WorkerGroup:
         self._take(self._cluster, [f"{name}_{n}:{i}" for n, i in pool.bundles()])
         try:
             for role, one in made.roles.items():
-                self._add_role(role, one)
+                fields = one.worker_fields()
+                names = fields.keys() & {"args", "kwargs", "max_concurrency"}
+                how = {name: fields[name] for name in names}
+                self._view.create_engine(role, one.cls, **how)
         except BaseException:
             self._cluster.destroy(grace=0)
             raise
@@ -147,28 +151,20 @@ class WorkerGroup:
             raise ValueError("master_addr and master_port: give both, or neither")
         return told | {"WG_PREFIX": self.name_prefix, "WG_BACKEND": "muster"}
 
-    def _add_role(self, role: str, one: ClassWithInitArgs) -> None:
-        fields = one.worker_fields()
-        self._view.create_engine(
-            role,
-            one.cls,
-            args=fields["args"],
-            kwargs=fields["kwargs"],
-            max_concurrency=fields.get("max_concurrency"),
-        )
-
     def _attach(self, names: list[str] | None, handles: list[Handle] | None) -> None:
         """To workers that are there: by handles, or by all names of a detached group."""
-        if handles:
-            self._take(_join([handle.view for handle in handles]), names)
+        if handles:  # their workers may be of several clusters
+            first = handles[0].view
+            members = [member for handle in handles for member in handle.view._members]
+            how = (first._engine, first._timeout, first._codec)
+            self._take(muster.View(first.name, members, *how), names)
             return
         if not names:
             raise TypeError("give resource_pool, worker_names or worker_handles")
         cluster = names[0].rpartition("_")[0]
         found = muster.get_cluster(cluster)
-        if len(names) != len(found) or any(
-            name.rpartition("_")[0] != cluster for name in names
-        ):
+        named = {name.rpartition("_")[0] for name in names}
+        if len(names) != len(found) or named != {cluster}:
             raise ValueError(
                 f"worker_names: must be those of all {len(found)} workers of {cluster!r}"
             )
@@ -199,11 +195,10 @@ class WorkerGroup:
             **kwargs,
         )
 
-    def destroy(self, *, grace: float | None = None) -> None:
+    def destroy(self, *, grace: float = _core.STOP_GRACE_S) -> None:
         """End its workers; what is not called ends with the driver."""
         if self._cluster is not None:
-            how = {} if grace is None else {"grace": grace}
-            self._cluster.destroy(**how)
+            self._cluster.destroy(grace=grace)
 
     # ---- what it is -------------------------------------------------------------------
 
@@ -221,16 +216,11 @@ class WorkerGroup:
 
     @property
     def master_address(self) -> str:
-        return str(self._master()[0])
+        return str(self._view.execute_rank_zero_sync("get_master_addr_port")[0])
 
     @property
     def master_port(self) -> str:
-        return str(self._master()[1])
-
-    def _master(self) -> tuple[str, str]:
-        found: tuple[str, str]
-        found = self._view.execute_rank_zero_sync("get_master_addr_port")
-        return found
+        return str(self._view.execute_rank_zero_sync("get_master_addr_port")[1])
 
     def __repr__(self) -> str:
         role = f", role {self.sub_cls_name!r}" if self.sub_cls_name else ""
@@ -319,8 +309,12 @@ class WorkerGroup:
         if made is None:
             return
         self._bind_worker_method(made.cls)
-        for role in made.roles:
-            self._bind_role(role)
+        for role in made.roles:  # the methods of a role's group, under its name
+            group = self._roles[role] = self._role(role)
+            for name, told in _registered(made.roles[role].cls):
+                direct = told["dispatch_mode"] == Dispatch.DIRECT_ROLLOUT_METHOD
+                full = name if direct and "rollout" in role else f"{role}_{name}"
+                setattr(self, full, getattr(group, name))
 
     def _check_names(self) -> None:
         """A registered method must not hide what a group has itself."""
@@ -328,22 +322,8 @@ class WorkerGroup:
         if made is None:
             return
         for one in (made, *made.roles.values()):
-            for name, _ in _registered(one.cls):
-                if hasattr(type(self), name):
-                    raise muster.ClusterError(
-                        f"the registered method {name!r} of {one.cls.__name__} cannot be "
-                        "bound: the group has an attribute of that name. Give it another "
-                        f"one, or do not register it: execute_all_sync({name!r}) calls "
-                        "it all the same"
-                    )
-
-    def _bind_role(self, role: str) -> None:
-        """The methods of a role's group, under its name."""
-        group = self._roles[role] = self._role(role)
-        for name, told in _registered(group.ray_cls_with_init.cls):  # type: ignore[union-attr]
-            direct = told["dispatch_mode"] == Dispatch.DIRECT_ROLLOUT_METHOD
-            full = name if direct and "rollout" in role else f"{role}_{name}"
-            setattr(self, full, getattr(group, name))
+            names = [name for name, _ in _registered(one.cls)]
+            check_names(type(self), names, f" of {one.cls.__name__}")
 
     def _bind_worker_method(self, cls: type) -> list[str]:
         """Make the registered methods of a class methods of this group."""
@@ -354,13 +334,6 @@ class WorkerGroup:
 
 
 RayWorkerGroup = WorkerGroup
-
-
-def _join(views: list[View]) -> View:
-    """One view of workers that may be of several clusters."""
-    first = views[0]
-    members = [member for view in views for member in view._members]
-    return muster.View(first.name, members, first._engine, first._timeout, first._codec)
 
 
 def _registered(cls: type) -> list[tuple[str, dict[str, Any]]]:
@@ -382,11 +355,10 @@ def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[...
     def call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = dispatch(group, *args, **kwargs)
         padding = batch.Padding(kwargs.pop(batch.PADDING, 0), args, kwargs)
-        futures: Any = (
-            view.execute_rank_zero_async(name, *args, **kwargs)
-            if one
-            else _call_each(view, name, tuple(args), kwargs)
-        )
+        if one:
+            futures: Any = view.execute_rank_zero_async(name, *args, **kwargs)
+        else:
+            futures = _call_each(view, name, tuple(args), kwargs)
         output = collect(group, get(futures) if blocking else futures)
         if isinstance(output, batch.DataProtoFuture):
             output.padding = padding
@@ -417,14 +389,6 @@ def _call_each(
             known[same] = len(parts)
             parts.append((mine, named or None))
         which.append(known[same])
-    calls = _core.call_many(
-        view._peers,
-        view._engine,
-        method,
-        parts,
-        which,
-        view._timeout,
-        False,
-        view._codec,
-    )
+    how = (view._timeout, False, view._codec)
+    calls = _core.call_many(view._peers, view._engine, method, parts, which, *how)
     return [Future(call, method) for call in calls]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from muster._adapters.actor import plain_class
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+__all__ = [
+    "ClassWithInitArgs",
+    "RayClassWithInitArgs",
+    "create_colocated_worker_cls",
+    "create_colocated_worker_cls_fused",
+]
 
 # options of actors that say something here; the others place or name an actor
 _USED = ("max_concurrency", "num_cpus", "runtime_env")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, Self
 
 
 class _Names(type):

@@ -5,16 +5,23 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from muster.errors import PlacementError
 from muster.groups import GroupPart, PlacementGroup
 from muster.resources import ResourceManager, place_entries
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+__all__ = [
+    "RayResourcePool",
+    "ResourcePool",
+    "ResourcePoolManager",
+    "SubRayResourcePool",
+    "SubResourcePool",
+    "merge_resource_pool",
+    "split_resource_pool",
+]
 
 
 class ResourcePool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster._adapters import dataproto
 from muster._adapters.columns import Columns
@@ -14,13 +17,6 @@ from muster._adapters.dataproto_parts import copied_meta
 from muster._adapters.lazy_column import join, repeat
 from muster._data.batch_parts import METRICS, common_meta
 from muster._data.torch_arrays import is_tensor
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
-
-    from numpy.typing import NDArray
 
 __all__ = [
     "DataProto",
@@ -176,7 +172,7 @@ class DataProto(dataproto.DataProto):
 
         def unfolded(name: str, value: Any) -> Any:
             if name not in keys:
-                return repeat(value, n_split)
+                return repeat(value, n_split, True, {})
             rows, width, *rest = value.shape
             return value.reshape(rows * n_split, width // n_split, *rest)
 

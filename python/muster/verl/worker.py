@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 from muster._adapters.actor import VISIBLE_DEVICES, free_port, node_ip, visible_devices
 from muster._worker.engines import engines
 from muster.verl.decorator import register
 from muster.verl.modes import Dispatch, Execute
 from muster.view import ENGINE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 class Worker:
@@ -42,15 +39,8 @@ class Worker:
     @classmethod
     def env_keys(cls) -> list[str]:
         """The variables that tell it."""
-        local = ["LOCAL_WORLD_SIZE", "LOCAL_RANK"]
-        return [
-            "WORLD_SIZE",
-            "RANK",
-            *local,
-            "MASTER_ADDR",
-            "MASTER_PORT",
-            VISIBLE_DEVICES,
-        ]
+        ours = "WORLD_SIZE RANK LOCAL_WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT"
+        return [*ours.split(), VISIBLE_DEVICES]
 
     def get_master_addr_port(self) -> tuple[str, str]:
         """Where rank 0 may listen; the port is held for it."""
@@ -60,13 +50,8 @@ class Worker:
         """An address of this node, and a free port of it, which this worker holds."""
         return self._get_node_ip(), str(self._get_free_port())
 
-    @staticmethod
-    def _get_node_ip() -> str:
-        return node_ip()
-
-    @staticmethod
-    def _get_free_port() -> int:
-        return free_port()
+    _get_node_ip = staticmethod(node_ip)
+    _get_free_port = staticmethod(free_port)
 
     def get_cuda_visible_devices(self) -> str:
         """Also of another vendor's devices."""
@@ -75,24 +60,22 @@ class Worker:
 
     # ---- meshes -----------------------------------------------------------------------
 
+    @property
     def _meshes(self) -> dict[str, tuple[int, bool]]:
-        made: dict[str, tuple[int, bool]]
-        made = self.__dict__.setdefault("_registered_meshes", {})
-        return made
+        return vars(self).setdefault("_registered_meshes", {})  # type: ignore[no-any-return]
 
     def _register_dispatch_collect_info(
         self, mesh_name: str, dp_rank: int, is_collect: bool
     ) -> None:
         """Say which chunk this rank works on in that mesh, and whether its result counts."""
-        if mesh_name in self._meshes():
+        if mesh_name in self._meshes:
             raise ValueError(f"mesh {mesh_name!r} is registered already")
-        self._meshes()[mesh_name] = (dp_rank, is_collect)
+        self._meshes[mesh_name] = (dp_rank, is_collect)
 
     def _mesh(self, name: str) -> tuple[int, bool]:
-        found = self._meshes().get(name)
-        if found is None:
+        if name not in self._meshes:
             raise ValueError(f"{name!r} is not registered in {type(self).__name__}")
-        return found
+        return self._meshes[name]
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def _query_dispatch_info(self, mesh_name: str) -> int:
@@ -107,7 +90,7 @@ class Worker:
         return self._mesh(mesh_name)[1]
 
     def get_dispatch_collect(self) -> dict[str, dict[str, Any]]:
-        meshes = self._meshes().items()
+        meshes = self._meshes.items()
         return {
             "dispatch_dp_rank": {name: dp_rank for name, (dp_rank, _) in meshes},
             "collect_dp_rank": {name: collects for name, (_, collects) in meshes},
