@@ -146,7 +146,7 @@ static PyObject *piece_hold(PyObject *self, PyObject *name)
 }
 
 /* What is to be read, and what of it is found. */
-struct reading {
+struct piece_reading {
     size_t count;
     struct ms_stored_name *names;
     struct {
@@ -156,7 +156,7 @@ struct reading {
     struct ms_held **held;
 };
 
-static void reading_finish(struct reading *r)
+static void piece_reading_finish(struct piece_reading *r)
 {
     for (size_t i = 0; r->held && i < r->count; i++)
         ms_held_unref(r->held[i]);
@@ -166,7 +166,7 @@ static void reading_finish(struct reading *r)
 }
 
 /* Room for so many. To be finished, also after a failure. */
-static int reading_init(struct reading *r, size_t count)
+static int piece_reading_init(struct piece_reading *r, size_t count)
 {
     r->count = count;
     r->names = calloc(count + 1, sizeof *r->names);
@@ -176,7 +176,7 @@ static int reading_init(struct reading *r, size_t count)
 }
 
 /* (held, offset, nbytes) */
-static int reading_set(struct reading *r, size_t i, PyObject *wanted)
+static int piece_reading_set(struct piece_reading *r, size_t i, PyObject *wanted)
 {
     unsigned long long offset, len;
     struct ms_held *h;
@@ -193,7 +193,7 @@ static int reading_set(struct reading *r, size_t i, PyObject *wanted)
 }
 
 /* (memory, where in it, is a slice) */
-static PyObject *reading_found(struct reading *r, size_t i)
+static PyObject *piece_reading_found(struct piece_reading *r, size_t i)
 {
     PyObject *held = core_held_new(MS_TAKE(r->held[i]), CORE_HELD_READS);
 
@@ -209,20 +209,20 @@ static PyObject *reading_found(struct reading *r, size_t i)
  * which little is wanted, that alone comes, as an object of its own. */
 static PyObject *piece_read(PyObject *self, PyObject *list)
 {
-    MS_CLEANUP(reading_finish) struct reading r = {0};
+    MS_CLEANUP(piece_reading_finish) struct piece_reading r = {0};
     MS_CLEANUP(core_unref) PyObject *out = NULL;
     Py_ssize_t count = PyList_Size(list);
 
-    if (count < 0 || reading_init(&r, (size_t)count) < 0)
+    if (count < 0 || piece_reading_init(&r, (size_t)count) < 0)
         return NULL;
     for (size_t i = 0; i < r.count; i++)
-        if (reading_set(&r, i, PyList_GetItem(list, (Py_ssize_t)i)) < 0)
+        if (piece_reading_set(&r, i, PyList_GetItem(list, (Py_ssize_t)i)) < 0)
             return NULL;
     if (core_store_attach(r.names, r.count, false, r.held) < 0)
         return NULL;
     out = PyList_New(0);
     for (size_t i = 0; out && i < r.count; i++)
-        if (!core_append(out, reading_found(&r, i)))
+        if (!core_append(out, piece_reading_found(&r, i)))
             return NULL;
     return MS_TAKE(out);
 }

@@ -56,43 +56,26 @@ static PyObject *names_of(const struct core_payload *p, PyObject *body)
     return list;
 }
 
-/* Releases the payload. */
-static PyObject *result_of(struct core_payload *p)
-{
-    PyObject *body = core_payload_bytes(p), *result = NULL;
-
-    if (body)
-        result = Py_BuildValue(
-            "BONN", p->codec, body, names_of(p, body), kept_new(MS_TAKE(p->hold)));
-    Py_XDECREF(body);
-    core_payload_release(p);
-    return result;
-}
-
-/* (argument, codec): (codec, bytes, the objects that they name, what keeps those). */
+/* (argument, codec, is_call): (codec, bytes, the objects that they name, what keeps those).
+ * Of a call the argument is a tuple, the positional ones. */
 static PyObject *encode_operation(PyObject *self, PyObject *args)
 {
+    MS_CLEANUP(core_unref) PyObject *body = NULL;
+    PyObject *argument, *result = NULL;
     struct core_payload p;
-    PyObject *argument;
-    int codec;
+    int codec, is_call;
 
-    if (!PyArg_ParseTuple(args, "Oi", &argument, &codec) ||
-        core_encode(argument, (uint8_t)codec, CORE_STORED_CALL, &p) < 0)
+    if (!PyArg_ParseTuple(args, "Oip", &argument, &codec, &is_call))
         return NULL;
-    return result_of(&p);
-}
-
-/* (args, codec): the same of a call's positional arguments. */
-static PyObject *encode_call(PyObject *self, PyObject *args)
-{
-    struct core_payload p;
-    PyObject *positional;
-    int codec;
-
-    if (!PyArg_ParseTuple(args, "O!i", &PyTuple_Type, &positional, &codec) ||
-        core_encode_call(positional, Py_None, (uint8_t)codec, &p) < 0)
+    if ((is_call ? core_encode_call(argument, Py_None, (uint8_t)codec, &p)
+                 : core_encode(argument, (uint8_t)codec, CORE_STORED_CALL, &p)) < 0)
         return NULL;
-    return result_of(&p);
+    body = core_payload_bytes(&p);
+    if (body)
+        result = Py_BuildValue(
+            "BONN", p.codec, body, names_of(&p, body), kept_new(MS_TAKE(p.hold)));
+    core_payload_release(&p);
+    return result;
 }
 
 /* (codec, bytes): what a worker answered. */
@@ -108,6 +91,5 @@ static PyObject *decode_answer(PyObject *self, PyObject *args)
 
 PyMethodDef core_step_functions[] = {
     {"encode_operation", encode_operation, METH_VARARGS, NULL},
-    {"encode_call", encode_call, METH_VARARGS, NULL},
     {"decode_answer", decode_answer, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};

@@ -99,14 +99,10 @@ class Operation:
 Kept = Any  # keeps what an argument refers to in the store
 
 def encode_operation(
-    argument: Any, codec: int, /
+    argument: Any, codec: int, is_call: bool, /
 ) -> tuple[int, bytes, list[dict[str, Any]], Kept | None]:
-    """(codec, bytes, the objects that they name, what keeps those)."""
-
-def encode_call(
-    args: tuple[Any, ...], codec: int, /
-) -> tuple[int, bytes, list[dict[str, Any]], Kept | None]:
-    """The same of a call's positional arguments."""
+    """(codec, bytes, the objects that they name, what keeps those). Of a call the argument
+    is a tuple, the positional ones."""
 
 def decode_answer(codec: int, body: bytes, /) -> Any:
     """What a worker answered."""
@@ -354,7 +350,7 @@ def zygote_ready(fd: int, problem: str, forkable: bool) -> None: ...
 def zygote_started(fd: int, uid: int, pid: int, errno: int) -> None: ...
 def zygote_child(fd: int) -> int: ...
 def zygote_fill() -> None:
-    """Before forks: children begin with memory of their own (python/core/settle.c)."""
+    """Before forks: children begin with memory of their own (python/core/zygote_fill.c)."""
 
 def zygote_threads() -> int: ...
 
