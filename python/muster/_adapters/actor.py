@@ -92,8 +92,8 @@ def visible_devices() -> str | None:
 
 
 def free_port() -> int:
-    """A free port: in a worker one that it holds, so that nobody else gets it, until it
-    ends. Bind it with SO_REUSEADDR."""
+    """A free port; bind it with SO_REUSEADDR."""
+    # A worker holds it until it ends, so that nobody else gets it.
     host = _core.in_worker()
     if host is not None:
         return host.hold_port()

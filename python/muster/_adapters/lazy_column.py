@@ -1,10 +1,9 @@
-"""One column of a DataProto: a numpy array or a tensor of torch, whichever it came as.
+"""One column of a DataProto: an array, a tensor of torch, or a LazyColumn."""
 
-A column may also be a LazyColumn: one that came with a call, or the results of several
-ranks. Its bytes lie in memory that must not be written, or on another node. It is divided,
-reordered, joined and passed on as it is; a reader gets a tensor of its own, whose pages are
-copied when they are first written.
-"""
+# A LazyColumn has come with a call, or is the results of several ranks. Its bytes lie
+# in memory that must not be written, or on another node. It is divided, reordered,
+# joined and passed on as it is; a reader gets a tensor of its own, whose pages are
+# copied when they are first written.
 
 from __future__ import annotations
 
@@ -51,9 +50,8 @@ class LazyColumn:
         return len(self.column)
 
     def read(self) -> Any:
-        """What may be written, if it is a tensor or has objects; arrays of numbers only
-        where their memory is ours. All who share this cell, and slices from then on, see
-        what is written."""
+        """The values; a tensor, objects, and what is in our memory may be written."""
+        # All who share this cell, and slices from then on, see what is written.
         if self._read is None:
             array: Any = self.column.read()
             if self._is_ours():

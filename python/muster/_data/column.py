@@ -316,8 +316,7 @@ def _range(part: Part, first: int, end: int) -> tuple[Any, int, int]:
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array to be written; where it is big, in memory that is used again once nothing
-    points into it."""
+    """An array to be written; a big one in memory that is used again later."""
     memory = spare_new(int(prod(shape)) * dtype.itemsize)
     if memory is None:
         return np.empty(shape, dtype=dtype)

@@ -1,9 +1,8 @@
-"""A column as it is sent: its big parts stay in the store, and only their names travel.
+"""A column as it is sent: big parts stay in the store, and their names travel."""
 
-What lies in a store already goes by its name, with the list of rows that are meant. Of
-other memory those rows alone are copied, once, each column into an object of its own: so
-a later reader of the column fetches this column and no other.
-"""
+# What lies in a store already goes by its name, with the list of rows that are meant.
+# Of other memory those rows alone are copied, once, each column into an object of its
+# own: so a later reader of the column fetches this column and no other.
 
 from __future__ import annotations
 
@@ -74,8 +73,8 @@ def _empty(part: Part) -> Part:
 
 
 def _part(part: Part, span: Span) -> tuple[Part, int] | None:
-    """(what is sent of it, which of its rows is the first there); None: so few of its
-    rows are meant that they are better put together."""
+    """(what is sent of it, which of its rows is the first there)."""
+    # None: so few of its rows are meant that they are better put together.
     _, first, end, count = span
     if isinstance(part, RemoteArray):
         return part, 0

@@ -259,8 +259,8 @@ class WorkerGroup:
     # ---- calls ------------------------------------------------------------------------
 
     def _find(self, method: str) -> tuple[View, str]:
-        """The view and the name there: `role_method` is of the role's object, on the
-        group of all roles and on that of the role."""
+        """The view and the name there of a method, which may be `role_method`."""
+        # On the group of all roles, and on that of the role.
         made = self.ray_cls_with_init
         for role, group in self._roles.items():
             name = method.removeprefix(f"{role}_")
