@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Any
 
 from muster import _core
+from muster.future import Future
+from muster.view import View
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 DEVICE_VARIABLE = "MUSTER_DEVICE_VARIABLE"  # names the variable with a worker's devices
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from muster.future import Future
-    from muster.view import View
 
 
 class RemoteMethod:

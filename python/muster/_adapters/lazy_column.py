@@ -7,8 +7,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from muster._core import Rows
 from muster._data import column as _column
 from muster._data.column import Column
 from muster._data.column_send import is_worth, sendable
@@ -21,17 +26,8 @@ from muster._data.torch_arrays import (
     the_torch,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from muster._core import Rows
-
-    Cell = Any  # an array, a tensor, or a LazyColumn
-    Memo = dict[Any, tuple[Any, Any]]  # rows that several columns share
+Cell = Any  # an array, a tensor, or a LazyColumn
+Memo = dict[Any, tuple[Any, Any]]  # rows that several columns share
 
 
 class LazyColumn:

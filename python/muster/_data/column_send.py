@@ -6,25 +6,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from muster import _core
 from muster._core import Rows
 from muster._data import column as _column
 from muster._data import remote_array
-from muster._data.column import Column
+from muster._data.column import Column, Memo, Part
 from muster._data.remote_array import RemoteArray, RemoteObjects
 from muster._data.store import empty, put
 from muster.ragged import Ragged
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from muster._data.column import Part
-
-    Span = tuple[int, int, int, int]  # block, first, end, rows
-    Memo = dict[Any, tuple[Rows, Any]]
+Span = tuple[int, int, int, int]  # block, first, end, rows
 
 PARTS_MAX = 256  # of one column; more are put together first
 

@@ -9,18 +9,15 @@ registered with others.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from muster import _core
 from muster._arguments import options_checked
 from muster.verl import batch
 from muster.verl.modes import Dispatch, Execute
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    Args = tuple[Sequence[Any], dict[str, Any]]
+Args = tuple[Sequence[Any], dict[str, Any]]
 
 __all__ = [
     "DISPATCH_MODE_FN_REGISTRY",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Self
 
 import muster
 from muster import _core
@@ -24,16 +26,10 @@ from muster.verl.decorator import (
     dispatch_all_to_all,
     get_predefined_execute_fn,
 )
+from muster.verl.init_args import ClassWithInitArgs
 from muster.verl.modes import Dispatch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Self
-
-    from muster.verl.init_args import ClassWithInitArgs
-    from muster.verl.pool import ResourcePool
-    from muster.view import View
+from muster.verl.pool import ResourcePool
+from muster.view import View
 
 # what tells a worker who it is
 _PROTECTED = ("WORLD_SIZE", "RANK", "WG_PREFIX", "WG_BACKEND", "RAY_LOCAL_WORLD_SIZE")
