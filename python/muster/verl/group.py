@@ -22,12 +22,12 @@ from muster.verl.decorator import (
     DISPATCH_MODE_FN_REGISTRY,
     MAGIC_ATTR,
     PREDEFINED,
+    Dispatch,
     collect_all_to_all,
     dispatch_all_to_all,
     get_predefined_execute_fn,
 )
 from muster.verl.init_args import ClassWithInitArgs
-from muster.verl.modes import Dispatch
 from muster.verl.pool import ResourcePool
 from muster.view import View
 
