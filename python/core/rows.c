@@ -65,16 +65,16 @@ static int concat_one(struct ms_rows *out, PyObject *rows, PyObject *blocks)
     struct ms_rows *from = &((struct rows *)rows)->r;
     Py_ssize_t count = PyList_Size(blocks);
     MS_CLEANUP(ms_cleanup_free)
-    uint32_t *block_of = calloc((size_t)count + 1, sizeof *block_of);
+    struct ms_move *to = calloc((size_t)count + 1, sizeof *to);
 
-    if (!block_of)
+    if (!to)
         return -ENOMEM;
     for (Py_ssize_t i = 0; i < count; i++)
-        block_of[i] = (uint32_t)PyLong_AsUnsignedLong(PyList_GetItem(blocks, i));
+        to[i].block = (uint32_t)PyLong_AsUnsignedLong(PyList_GetItem(blocks, i));
     for (size_t i = 0; i < from->run_count; i++)
         if (from->runs[i].block >= (size_t)count)
             return -ERANGE;
-    return PyErr_Occurred() ? -EINVAL : ms_rows_append(out, from, block_of);
+    return PyErr_Occurred() ? -EINVAL : ms_rows_append(out, from, to);
 }
 
 static PyObject *rows_concat(PyObject *unused, PyObject *args)
@@ -323,7 +323,7 @@ static PyObject *rows_moved(PyObject *object, PyObject *args)
     for (size_t i = 0; i < r->run_count; i++)
         if (r->runs[i].block >= (size_t)count)
             return done(out, -ERANGE, &err);
-    return done(out, ms_rows_append_moved(&out->r, r, to), &err);
+    return done(out, ms_rows_append(&out->r, r, to), &err);
 }
 
 /* packed(): (rows, blocks): the same rows, and which blocks they are of: block i of them is

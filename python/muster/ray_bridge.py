@@ -46,8 +46,8 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from muster._ray import keeper
-from muster._ray.gang import CAN_LABELS, Gang, Refused
+from muster._ray import Refused, keeper
+from muster._ray.gang import CAN_LABELS, Gang
 from muster._ray.lines import Lines, check_key, check_request, mark_of
 from muster._ray.nodes import Nodes
 from muster._ray.package import Package

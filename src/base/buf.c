@@ -55,16 +55,15 @@ int ms_buf_append(struct ms_buf *b, const void *data, size_t len)
 int ms_buf_printf(struct ms_buf *b, const char *fmt, ...)
 {
     va_list ap;
-    int n, rc;
+    int n;
 
     va_start(ap, fmt);
     n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n < 0)
-        return -EINVAL;
-    rc = ms_buf_reserve(b, (size_t)n + 1);
-    if (rc < 0)
-        return rc;
+    if (!b->failed)
+        b->failed = n < 0 ? -EINVAL : ms_buf_reserve(b, (size_t)n + 1);
+    if (b->failed)
+        return b->failed;
     va_start(ap, fmt);
     vsnprintf((char *)b->data + b->len, (size_t)n + 1, fmt, ap);
     va_end(ap);
@@ -82,7 +81,7 @@ void ms_buf_consume(struct ms_buf *b, size_t n)
 
 const char *ms_buf_str(struct ms_buf *b)
 {
-    if (ms_buf_reserve(b, 1) < 0)
+    if (b->failed || ms_buf_reserve(b, 1) < 0)
         return NULL;
     b->data[b->len] = 0;
     return (const char *)b->data;

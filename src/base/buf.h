@@ -12,6 +12,7 @@
 struct ms_buf {
     uint8_t *data;
     size_t len, capacity;
+    int failed; /* 0, or why a printf has failed: those that follow do too */
 };
 
 void ms_buf_init(struct ms_buf *b);
@@ -21,7 +22,8 @@ void ms_buf_finish(struct ms_buf *b);
 int ms_buf_reserve(struct ms_buf *b, size_t more);
 int ms_buf_append(struct ms_buf *b, const void *data, size_t len);
 
-/* Append formatted text, without its NUL. */
+/* Append formatted text, without its NUL. A failure is remembered, so that a text of many
+ * parts needs one check at its end. 0, or a negative errno, which is `failed` too. */
 int ms_buf_printf(struct ms_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -29,7 +31,7 @@ int ms_buf_printf(struct ms_buf *b, const char *fmt, ...)
 void ms_buf_consume(struct ms_buf *b, size_t n);
 
 /* The text so far as a NUL-terminated string (the NUL is not counted), or NULL when out
- * of memory. Borrowed until the next change. */
+ * of memory, also if an earlier printf was. Borrowed until the next change. */
 const char *ms_buf_str(struct ms_buf *b);
 
 /* A malloc'd copy of some bytes, also of none; NULL: out of memory. */

@@ -13,7 +13,6 @@ void ms_rows_init(struct ms_rows *r)
 void ms_rows_finish(struct ms_rows *r)
 {
     free(r->runs);
-    free(r->ends);
     *r = (struct ms_rows){0};
 }
 
@@ -23,15 +22,10 @@ static int grow(struct ms_rows *r)
 {
     size_t capacity = r->capacity ? 2 * r->capacity : 4;
     struct ms_row_run *runs = realloc(r->runs, capacity * sizeof *runs);
-    uint64_t *ends;
 
     if (!runs)
         return -ENOMEM;
     r->runs = runs;
-    ends = realloc(r->ends, capacity * sizeof *ends);
-    if (!ends)
-        return -ENOMEM;
-    r->ends = ends;
     r->capacity = capacity;
     return 0;
 }
@@ -65,44 +59,30 @@ int ms_rows_add(struct ms_rows *r, struct ms_row_run run)
         run.step = 1;
     if (r->run_count && join(&r->runs[r->run_count - 1], &run)) {
         r->count += run.count;
-        r->ends[r->run_count - 1] = r->count;
+        r->runs[r->run_count - 1].end = r->count;
         return 0;
     }
     if (r->run_count == r->capacity && grow(r) < 0)
         return -ENOMEM;
     r->count += run.count;
-    r->ends[r->run_count] = r->count;
+    run.end = r->count;
     r->runs[r->run_count++] = run;
     return 0;
 }
 
 int ms_rows_append(struct ms_rows *r,
                    const struct ms_rows *from,
-                   const uint32_t *block_of)
+                   const struct ms_move *to)
 {
     int rc = 0;
 
     for (size_t i = 0; i < from->run_count && rc == 0; i++) {
         struct ms_row_run run = from->runs[i];
 
-        if (block_of)
-            run.block = block_of[run.block];
-        rc = ms_rows_add(r, run);
-    }
-    return rc;
-}
-
-int ms_rows_append_moved(struct ms_rows *r,
-                         const struct ms_rows *from,
-                         const struct ms_move *to)
-{
-    int rc = 0;
-
-    for (size_t i = 0; i < from->run_count && rc == 0; i++) {
-        struct ms_row_run run = from->runs[i];
-
-        run.first -= to[run.block].first;
-        run.block = to[run.block].block;
+        if (to) {
+            run.first -= to[run.block].first;
+            run.block = to[run.block].block;
+        }
         rc = ms_rows_add(r, run);
     }
     return rc;
@@ -154,7 +134,7 @@ static size_t find_run(const struct ms_rows *r, uint64_t i)
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (r->ends[middle] <= i)
+        if (r->runs[middle].end <= i)
             low = middle + 1;
         else
             high = middle;
@@ -164,7 +144,7 @@ static size_t find_run(const struct ms_rows *r, uint64_t i)
 
 static uint64_t start_of(const struct ms_rows *r, size_t run)
 {
-    return r->ends[run] - r->runs[run].count;
+    return r->runs[run].end - r->runs[run].count;
 }
 
 void ms_rows_at(const struct ms_rows *r, uint64_t i, uint32_t *block, uint64_t *row)

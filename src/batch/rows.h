@@ -25,11 +25,11 @@ struct ms_row_run {
     uint32_t block;
     uint64_t first, count;
     int64_t step;
+    uint64_t end; /* rows of all runs up to and with this one; of rows.c */
 };
 
 struct ms_rows {
     struct ms_row_run *runs;
-    uint64_t *ends; /* [run_count] rows of all runs up to and with this one */
     size_t run_count, capacity;
     uint64_t count;
 };
@@ -40,10 +40,17 @@ void ms_rows_finish(struct ms_rows *r);
 /* Append a run; it is joined to the last one where that is possible. 0, -E2BIG, -ENOMEM. */
 int ms_rows_add(struct ms_rows *r, struct ms_row_run run);
 
-/* Append all of `from`; its block b is `block_of[b]` here (NULL: b). */
+/* Where a block has gone: row `first` of it is row 0 of `block` now. */
+struct ms_move {
+    uint32_t block;
+    uint64_t first;
+};
+
+/* Append all of `from`, whose block b has moved as to[b] says (NULL: none has); its rows are
+ * within. */
 int ms_rows_append(struct ms_rows *r,
                    const struct ms_rows *from,
-                   const uint32_t *block_of);
+                   const struct ms_move *to);
 
 /* What follows appends to `out`; on failure `out` is to be finished, no more.
  * 0, -ERANGE with the reason, -E2BIG, -ENOMEM. */
@@ -80,17 +87,6 @@ struct ms_span {
 
 /* Of each of the blocks. -ERANGE: there are rows of others too. */
 int ms_rows_spans(const struct ms_rows *r, struct ms_span *spans, size_t block_count);
-
-/* Where a block has gone: row `first` of it is row 0 of `block` now. */
-struct ms_move {
-    uint32_t block;
-    uint64_t first;
-};
-
-/* Append all of `from`, whose block b has moved as to[b] says; its rows are within. */
-int ms_rows_append_moved(struct ms_rows *r,
-                         const struct ms_rows *from,
-                         const struct ms_move *to);
 
 /* Append all of `from` with its blocks counted anew, without those that have no rows: block
  * i was blocks[i]. `blocks` has room for as many as `from` has runs. */

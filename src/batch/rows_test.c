@@ -113,14 +113,14 @@ static void concat(const struct ms_rows *r,
                    struct ms_rows *out,
                    struct list *to)
 {
-    static const uint32_t other[BLOCKS] = {2, 0, 1};
+    static const struct ms_move other[BLOCKS] = {{2, 0}, {0, 0}, {1, 0}};
 
     assert_int_equal(ms_rows_append(out, r, NULL), 0);
     assert_int_equal(ms_rows_append(out, r, other), 0);
     for (size_t i = 0; i < l->count; i++)
         list_add(to, l->block[i], l->row[i]);
     for (size_t i = 0; i < l->count; i++)
-        list_add(to, other[l->block[i]], l->row[i]);
+        list_add(to, other[l->block[i]].block, l->row[i]);
 }
 
 static void test_any_operations(void **state)
@@ -293,7 +293,7 @@ static void test_spans_and_moves(void **state)
     assert_int_equal(spans[2].count, 0);
     assert_int_equal(ms_rows_spans(&some, spans, 1), -ERANGE);
 
-    assert_int_equal(ms_rows_append_moved(&moved, &some, to), 0);
+    assert_int_equal(ms_rows_append(&moved, &some, to), 0);
     assert_int_equal(moved.count, 5);
     ms_rows_at(&moved, 0, &block, &row);
     assert_int_equal(block, 1);
@@ -309,7 +309,7 @@ static void test_spans_and_moves(void **state)
 static void test_packed_without_blocks_that_have_no_rows(void **unused)
 {
     const struct ms_row_run runs[] = {
-        {9, 4, 3, -2}, {2, 1, 1, 1}, {9, 5, 1, 1}, {7, 0, 4, 0}};
+        {9, 4, 3, -2, 0}, {2, 1, 1, 1, 0}, {9, 5, 1, 1, 0}, {7, 0, 4, 0, 0}};
     struct ms_rows r, packed;
     uint32_t blocks[4];
     size_t count = 99;

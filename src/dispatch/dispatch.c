@@ -56,7 +56,8 @@ void ms_dispatch_finish(struct ms_dispatch *d)
     *d = (struct ms_dispatch){0};
 }
 
-static int allocate(struct ms_dispatch *d, uint32_t ranks, uint32_t chunks)
+static int
+allocate(struct ms_dispatch *d, uint32_t ranks, uint32_t chunks, struct ms_error *err)
 {
     *d = (struct ms_dispatch){.ranks = ranks, .chunks = chunks};
     d->chunk_of_rank = calloc(ranks, sizeof *d->chunk_of_rank);
@@ -65,15 +66,7 @@ static int allocate(struct ms_dispatch *d, uint32_t ranks, uint32_t chunks)
     if (d->chunk_of_rank && d->receives_payload && d->collects)
         return 0;
     ms_dispatch_finish(d);
-    return -ENOMEM;
-}
-
-static void
-set(struct ms_dispatch *d, uint32_t rank, uint32_t chunk, bool gets, bool counts)
-{
-    d->chunk_of_rank[rank] = chunk;
-    d->receives_payload[rank] = gets;
-    d->collects[rank] = counts;
+    return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
 /* ---- the modes -------------------------------------------------------------------- */
@@ -137,53 +130,45 @@ static int find_groups(uint32_t ranks,
     return 0;
 }
 
-static uint32_t chunks_of(enum ms_dispatch_mode mode, uint32_t ranks, uint32_t groups)
+/* Which part a rank works on, who gets the rows of it, and whose results count. */
+enum part { WHOLE, OF_RANK, OF_GROUP };
+enum who { ALL, RANK_ZERO, FIRST, LAST }; /* the last two: of each dp group */
+
+static const struct rule {
+    enum part part;
+    enum who receives, collects;
+} rules[] = {
+    [MS_DISPATCH_ONE_TO_ALL] = {WHOLE, ALL, ALL},
+    [MS_DISPATCH_ONE_TO_ALL_ONE] = {WHOLE, ALL, RANK_ZERO},
+    [MS_DISPATCH_ALL_TO_ALL] = {OF_RANK, ALL, ALL},
+    [MS_DISPATCH_RANK_ZERO] = {WHOLE, RANK_ZERO, RANK_ZERO},
+    [MS_DISPATCH_DP] = {OF_RANK, ALL, ALL},
+    [MS_DISPATCH_DP_MP] = {OF_GROUP, ALL, LAST},
+    [MS_DISPATCH_DP_MP_FIRST] = {OF_GROUP, FIRST, LAST},
+    [MS_DISPATCH_DP_MP_FIRST_ALL] = {OF_GROUP, FIRST, ALL},
+};
+
+static bool is_one_of(enum who who,
+                      uint32_t rank,
+                      const struct ms_mesh_rank *at,
+                      const struct group *g)
 {
-    switch (mode) {
-    case MS_DISPATCH_ONE_TO_ALL:
-    case MS_DISPATCH_ONE_TO_ALL_ONE:
-    case MS_DISPATCH_RANK_ZERO:
-        return 1;
-    case MS_DISPATCH_ALL_TO_ALL:
-    case MS_DISPATCH_DP:
-        return ranks;
-    default:
-        return groups;
-    }
+    if (who == FIRST || who == LAST)
+        return is_same(at, who == FIRST ? &g->first : &g->last);
+    return who == ALL || rank == 0;
 }
 
 static void fill(struct ms_dispatch *d,
-                 enum ms_dispatch_mode mode,
+                 const struct rule *r,
                  uint32_t rank,
                  const struct ms_mesh_rank *at,
                  const struct group *g)
 {
-    bool is_first = is_same(at, &g->first), is_last = is_same(at, &g->last);
+    uint32_t chunk = r->part == OF_RANK ? rank : r->part == OF_GROUP ? g->chunk : 0;
 
-    switch (mode) {
-    case MS_DISPATCH_ONE_TO_ALL:
-        set(d, rank, 0, true, true);
-        break;
-    case MS_DISPATCH_ONE_TO_ALL_ONE:
-        set(d, rank, 0, true, rank == 0);
-        break;
-    case MS_DISPATCH_RANK_ZERO:
-        set(d, rank, rank ? MS_NOT_CALLED : 0, rank == 0, rank == 0);
-        break;
-    case MS_DISPATCH_ALL_TO_ALL:
-    case MS_DISPATCH_DP:
-        set(d, rank, rank, true, true);
-        break;
-    case MS_DISPATCH_DP_MP:
-        set(d, rank, g->chunk, true, is_last);
-        break;
-    case MS_DISPATCH_DP_MP_FIRST:
-        set(d, rank, g->chunk, is_first, is_last);
-        break;
-    case MS_DISPATCH_DP_MP_FIRST_ALL:
-        set(d, rank, g->chunk, is_first, true);
-        break;
-    }
+    d->chunk_of_rank[rank] = r->receives == RANK_ZERO && rank ? MS_NOT_CALLED : chunk;
+    d->receives_payload[rank] = is_one_of(r->receives, rank, at, g);
+    d->collects[rank] = is_one_of(r->collects, rank, at, g);
 }
 
 int ms_dispatch_init_ranks(struct ms_dispatch *d,
@@ -193,34 +178,22 @@ int ms_dispatch_init_ranks(struct ms_dispatch *d,
                            struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_free) struct group *groups = NULL;
+    const struct rule *r = &rules[mode];
     uint32_t count = 0;
-    int rc;
+    int rc = ms_mesh_check_ranks(ranks, err);
 
-    if (ranks == 0 || ranks > MS_MESH_RANKS_MAX)
-        return ms_error_set(
-            err, -EINVAL, "a mesh has 1 to %u ranks, not %u", MS_MESH_RANKS_MAX, ranks);
-    rc = find_groups(ranks, at, &groups, &count, err);
-    if (rc < 0)
-        return rc;
-    if (allocate(d, ranks, chunks_of(mode, ranks, count)) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < ranks; i++)
-        fill(d, mode, i, &at[i], &groups[at[i].dp]);
-    return 0;
-}
-
-int ms_dispatch_init(struct ms_dispatch *d,
-                     enum ms_dispatch_mode mode,
-                     const struct ms_mesh *mesh)
-{
-    uint32_t ranks = ms_mesh_world_size(mesh);
-    MS_CLEANUP(ms_cleanup_free) struct ms_mesh_rank *at = calloc(ranks, sizeof *at);
-
-    if (!at)
-        return -ENOMEM;
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        at[rank] = ms_mesh_at(mesh, rank);
-    return ms_dispatch_init_ranks(d, mode, ranks, at, NULL);
+    if (rc == 0)
+        rc = find_groups(ranks, at, &groups, &count, err);
+    if (rc == 0)
+        rc = allocate(d,
+                      ranks,
+                      r->part == OF_RANK    ? ranks
+                      : r->part == OF_GROUP ? count
+                                            : 1,
+                      err);
+    for (uint32_t i = 0; rc == 0 && i < ranks; i++)
+        fill(d, r, i, &at[i], &groups[at[i].dp]);
+    return rc;
 }
 
 /* ---- vectors of the ranks' own --------------------------------------------------- */
@@ -231,14 +204,11 @@ static int check_custom(uint32_t ranks,
                         uint32_t *chunks,
                         struct ms_error *err)
 {
-    MS_CLEANUP(ms_cleanup_free) bool *has = calloc(ranks ? ranks : 1, sizeof *has);
+    MS_CLEANUP(ms_cleanup_free) bool *has = calloc(ranks, sizeof *has);
     bool any = false;
 
     if (!has)
         return ms_error_set(err, -ENOMEM, "out of memory");
-    if (ranks == 0 || ranks > MS_MESH_RANKS_MAX)
-        return ms_error_set(
-            err, -EINVAL, "a mesh has 1 to %u ranks, not %u", MS_MESH_RANKS_MAX, ranks);
     for (uint32_t i = 0; i < ranks; i++) {
         if (dp_rank[i] >= ranks)
             return ms_error_set(err,
@@ -266,15 +236,18 @@ int ms_dispatch_init_custom(struct ms_dispatch *d,
                             struct ms_error *err)
 {
     uint32_t chunks = 0;
-    int rc = check_custom(ranks, dp_rank, collects, &chunks, err);
+    int rc = ms_mesh_check_ranks(ranks, err);
 
-    if (rc < 0)
-        return rc;
-    if (allocate(d, ranks, chunks) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < ranks; i++)
-        set(d, i, dp_rank[i], true, collects[i]);
-    return 0;
+    if (rc == 0)
+        rc = check_custom(ranks, dp_rank, collects, &chunks, err);
+    if (rc == 0)
+        rc = allocate(d, ranks, chunks, err);
+    for (uint32_t i = 0; rc == 0 && i < ranks; i++) {
+        d->chunk_of_rank[i] = dp_rank[i];
+        d->receives_payload[i] = true;
+        d->collects[i] = collects[i];
+    }
+    return rc;
 }
 
 /* ---------------------------------------------------------------------------------- */

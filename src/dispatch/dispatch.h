@@ -45,15 +45,10 @@ struct ms_dispatch {
     bool *collects;
 };
 
-/* The vectors of a mode on a mesh (which was fitted). 0 or -ENOMEM. */
-int ms_dispatch_init(struct ms_dispatch *d,
-                     enum ms_dispatch_mode mode,
-                     const struct ms_mesh *mesh);
-
-/* The same for ranks of which each says where it is: of a whole cluster, or of a part of
- * one. Their dp groups are numbered anew, in order. The rows of a group go to those of its
- * ranks that have the lowest pp, cp and tp; the result is of those with the highest pp and
- * the lowest cp and tp: of a whole mesh, its first and its last stage. 0, or a negative
+/* The vectors of a mode for ranks of which each says where it is: of a whole cluster, or of
+ * a part of one. Their dp groups are numbered anew, in order. The rows of a group go to those
+ * of its ranks that have the lowest pp, cp and tp; the result is of those with the highest pp
+ * and the lowest cp and tp: of a whole mesh, its first and its last stage. 0, or a negative
  * errno with the reason. */
 int ms_dispatch_init_ranks(struct ms_dispatch *d,
                            enum ms_dispatch_mode mode,

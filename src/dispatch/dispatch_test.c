@@ -25,12 +25,16 @@ static void expect(enum ms_dispatch_mode mode,
                    const char *text,
                    const char *order)
 {
+    uint32_t world = m->tp * m->cp * m->dp * m->pp;
+    struct ms_mesh_rank places[32];
     struct ms_dispatch d;
     char got[256] = "";
     uint32_t ranks[32], count;
     size_t at = 0;
 
-    assert_int_equal(ms_dispatch_init(&d, mode, m), 0);
+    for (uint32_t i = 0; i < world; i++)
+        places[i] = ms_mesh_at(m, i);
+    assert_int_equal(ms_dispatch_init_ranks(&d, mode, world, places, NULL), 0);
     for (uint32_t i = 0; i < d.ranks; i++) {
         if (d.chunk_of_rank[i] == MS_NOT_CALLED)
             at += (size_t)snprintf(got + at, sizeof got - at, "%s-", i ? " " : "");

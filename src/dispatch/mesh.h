@@ -23,11 +23,13 @@ struct ms_mesh_rank {
     uint32_t tp, cp, dp, pp;
 };
 
+/* 0, or -EINVAL: a mesh has no such number of ranks. */
+int ms_mesh_check_ranks(uint32_t ranks, struct ms_error *err);
+
 /* Fill in dp (and check it, if it is not 0); sizes of 0 mean 1. 0, or -EINVAL with the
  * reason. */
 int ms_mesh_fit(struct ms_mesh *m, uint32_t world_size, struct ms_error *err);
 
-uint32_t ms_mesh_world_size(const struct ms_mesh *m);
 struct ms_mesh_rank ms_mesh_at(const struct ms_mesh *m, uint32_t rank);
 
 #endif

@@ -1,8 +1,6 @@
 /* op.c - the life of an operation, from the call to its completion */
 #include "orchestrator/op.h"
 
-#include "resource/request_copy.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +56,7 @@ static void forget(struct ms_orch_op *op)
         ms_inventory_remove_piece(m, r, op->numbers[i]);
     if (r && (!op->numbers || r->count == 0))
         ms_inventory_remove(m, r);
-    ms_watches_wake(&op->controller->watches);
+    ms_controller_news(op->controller);
 }
 
 void ms_op_succeed(struct ms_orch_op *op)
@@ -362,7 +360,7 @@ void ms_controller_turn(struct ms_controller *c)
     int64_t at_ns, next_ns;
 
     c->is_turn_due = false;
-    ms_watches_pump(&c->watches);
+    ms_controller_tell_watches(c);
     ms_list_each (op, &c->ops, struct ms_orch_op, link)
         advance(op);
     if (e->turned)
@@ -398,11 +396,6 @@ void ms_op_cancel(struct ms_orch_op *op)
 
 /* ---- life -------------------------------------------------------------------------- */
 
-static void wake(void *arg)
-{
-    ms_controller_wake(arg);
-}
-
 int ms_controller_init(struct ms_controller *c,
                        const struct ms_orchestrator_ops *ops,
                        const struct ms_engine *engine,
@@ -413,7 +406,7 @@ int ms_controller_init(struct ms_controller *c,
     c->engine = engine;
     ms_list_init(&c->ops);
     ms_inventory_init(&c->inventory, cursor);
-    ms_watches_init(&c->watches, &c->inventory, wake, c);
+    ms_list_init(&c->watches);
     return loop ? ms_timer_init(&c->turn, loop, on_turn, c) : 0;
 }
 
@@ -421,7 +414,7 @@ void ms_controller_finish(struct ms_controller *c)
 {
     ms_list_each (op, &c->ops, struct ms_orch_op, link)
         op_free(op);
-    ms_watches_finish(&c->watches);
+    ms_controller_drop_watches(c);
     ms_timer_finish(&c->turn);
     ms_inventory_finish(&c->inventory);
 }
@@ -563,12 +556,4 @@ struct ms_orch_op *ms_controller_avoid(struct ms_orchestrator *o,
     op->node = strdup(node);
     op->reason = strdup(reason);
     return with_copies(op, op->node && op->reason);
-}
-
-struct ms_orch_watch *ms_controller_watch(struct ms_orchestrator *o,
-                                          uint64_t cursor,
-                                          ms_orch_watched *watched,
-                                          void *arg)
-{
-    return ms_watches_add(&((struct ms_controller *)o)->watches, cursor, watched, arg);
 }

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "io/loop.h"
-#include "orchestrator/watches.h"
+#include "orchestrator/inventory.h"
 
 enum ms_op_kind {
     MS_OP_RESERVE,
@@ -92,7 +92,7 @@ struct ms_controller {
     struct ms_orchestrator base;
     const struct ms_engine *engine;
     struct ms_inventory inventory;
-    struct ms_watches watches;
+    struct ms_list watches; /* ms_orch_watch, each with its own cursor */
     struct ms_list ops;
     struct ms_timer turn; /* of a controller on a loop */
     bool is_turn_due;
@@ -109,6 +109,13 @@ int ms_controller_init(struct ms_controller *c,
 void ms_controller_finish(struct ms_controller *c);
 void ms_controller_wake(struct ms_controller *c);
 void ms_controller_turn(struct ms_controller *c);
+/* The inventory has changed: those who watch it hear so in the next turn. */
+void ms_controller_news(struct ms_controller *c);
+
+/* ---- watches.c, for op.c -------------------------------------------------------------- */
+
+void ms_controller_tell_watches(struct ms_controller *c);
+void ms_controller_drop_watches(struct ms_controller *c);
 
 /* ---- for the table of an orchestrator ----------------------------------------------- */
 
@@ -135,12 +142,14 @@ struct ms_orch_watch *ms_controller_watch(struct ms_orchestrator *o,
                                           uint64_t cursor,
                                           ms_orch_watched *watched,
                                           void *arg);
+void ms_controller_unwatch(struct ms_orch_watch *w);
 void ms_op_cancel(struct ms_orch_op *op);
 
 #define MS_CONTROLLER_OPS                                                              \
     .reserve = ms_controller_reserve, .release = ms_controller_release,                \
     .list = ms_controller_list, .watch = ms_controller_watch,                          \
-    .unwatch = ms_watches_remove, .avoid = ms_controller_avoid, .cancel = ms_op_cancel
+    .unwatch = ms_controller_unwatch, .avoid = ms_controller_avoid,                    \
+    .cancel = ms_op_cancel
 
 /* ---- for engines --------------------------------------------------------------------- */
 

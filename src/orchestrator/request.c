@@ -102,9 +102,7 @@ static uint64_t mix_bundle(uint64_t hash, const struct ms_bundle *b)
     for (size_t i = 0; b->selector && i < b->selector->count; i++) {
         const struct ms_condition *c = &b->selector->conditions[i];
 
-        hash = mix_number(mix_text(hash, c->name), c->negated);
-        for (size_t v = 0; v < c->value_count; v++)
-            hash = mix_text(hash, c->values[v]);
+        hash = mix_text(mix_text(hash, c->name), c->text);
     }
     return hash;
 }

@@ -1,26 +1,16 @@
 /* watches.c - tells each watch the changes of the inventory that it has not heard yet */
-#include "orchestrator/watches.h"
+#include "orchestrator/op.h"
 
 #include <stdlib.h>
 
 struct ms_orch_watch {
     struct ms_list link;
-    struct ms_watches *all;
+    struct ms_controller *controller;
     ms_orch_watched *watched;
     void *arg;
     uint64_t cursor;
-    bool is_dead; /* freed by the next pump: its own callback may have removed it */
+    bool is_dead; /* freed by the next turn: its own callback may have removed it */
 };
-
-void ms_watches_init(struct ms_watches *w,
-                     const struct ms_inventory *inventory,
-                     void (*pump_soon)(void *arg),
-                     void *arg)
-{
-    *w =
-        (struct ms_watches){.inventory = inventory, .pump_soon = pump_soon, .arg = arg};
-    ms_list_init(&w->all);
-}
 
 static void watch_free(struct ms_orch_watch *w)
 {
@@ -28,49 +18,50 @@ static void watch_free(struct ms_orch_watch *w)
     free(w);
 }
 
-void ms_watches_finish(struct ms_watches *w)
+void ms_controller_drop_watches(struct ms_controller *c)
 {
-    ms_list_each (one, &w->all, struct ms_orch_watch, link)
-        watch_free(one);
+    ms_list_each (w, &c->watches, struct ms_orch_watch, link)
+        watch_free(w);
 }
 
-void ms_watches_wake(struct ms_watches *w)
+void ms_controller_news(struct ms_controller *c)
 {
-    if (!ms_list_is_empty(&w->all))
-        w->pump_soon(w->arg);
+    if (!ms_list_is_empty(&c->watches))
+        ms_controller_wake(c);
 }
 
-struct ms_orch_watch *ms_watches_add(struct ms_watches *w,
-                                     uint64_t cursor,
-                                     ms_orch_watched *watched,
-                                     void *arg)
+struct ms_orch_watch *ms_controller_watch(struct ms_orchestrator *o,
+                                          uint64_t cursor,
+                                          ms_orch_watched *watched,
+                                          void *arg)
 {
-    struct ms_orch_watch *one = calloc(1, sizeof *one);
+    struct ms_controller *c = (struct ms_controller *)o;
+    struct ms_orch_watch *w = calloc(1, sizeof *w);
 
-    if (!one)
+    if (!w)
         return NULL;
-    *one = (struct ms_orch_watch){
-        .all = w, .watched = watched, .arg = arg, .cursor = cursor};
-    ms_list_add_tail(&w->all, &one->link);
-    ms_watches_wake(w);
-    return one;
+    *w = (struct ms_orch_watch){
+        .controller = c, .watched = watched, .arg = arg, .cursor = cursor};
+    ms_list_add_tail(&c->watches, &w->link);
+    ms_controller_wake(c);
+    return w;
 }
 
-void ms_watches_remove(struct ms_orch_watch *w)
+void ms_controller_unwatch(struct ms_orch_watch *w)
 {
     if (!w)
         return;
     w->is_dead = true;
-    ms_watches_wake(w->all);
+    ms_controller_wake(w->controller);
 }
 
-static void pump_one(struct ms_orch_watch *w)
+static void tell(struct ms_orch_watch *w)
 {
     struct ms_orch_event event = {0};
     int rc = 1;
 
     while (!w->is_dead && rc > 0) {
-        rc = ms_inventory_next(w->all->inventory, w->cursor, &event);
+        rc = ms_inventory_next(&w->controller->inventory, w->cursor, &event);
         if (rc == 0)
             return;
         w->is_dead = rc < 0;
@@ -79,11 +70,11 @@ static void pump_one(struct ms_orch_watch *w)
     }
 }
 
-void ms_watches_pump(struct ms_watches *w)
+void ms_controller_tell_watches(struct ms_controller *c)
 {
-    ms_list_each (one, &w->all, struct ms_orch_watch, link)
-        pump_one(one);
-    ms_list_each (one, &w->all, struct ms_orch_watch, link)
-        if (one->is_dead)
-            watch_free(one);
+    ms_list_each (w, &c->watches, struct ms_orch_watch, link)
+        tell(w);
+    ms_list_each (w, &c->watches, struct ms_orch_watch, link)
+        if (w->is_dead)
+            watch_free(w);
 }

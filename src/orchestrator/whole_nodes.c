@@ -70,7 +70,6 @@ int ms_whole_nodes_init(struct ms_whole_nodes *w,
 
     *w = (struct ms_whole_nodes){.shapes = calloc(room, sizeof *w->shapes),
                                  .bundles = calloc(room, sizeof *w->bundles)};
-    ms_stock_init(&w->stock);
     if (!w->shapes || !w->bundles)
         return ms_error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < room && rc == 0; i++)
@@ -88,7 +87,7 @@ int ms_whole_nodes_stock(const struct ms_whole_nodes *w,
                          struct ms_stock *out,
                          struct ms_error *err)
 {
-    ms_stock_init(out);
+    *out = (struct ms_stock){0};
     for (size_t i = 0; i < w->count; i++)
         if (ms_stock_add_shape(out, w->shapes[i], err) < 0) {
             ms_stock_finish(out);

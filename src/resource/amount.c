@@ -1,4 +1,4 @@
-/* amount.c - CPUs and bytes as people read them */
+/* amount.c - CPUs, bytes and numbers of things as people read them */
 #include "resource/amount.h"
 #include "base/cleanup.h"
 
@@ -31,5 +31,18 @@ struct ms_amount ms_amount_bytes(uint64_t bytes)
         snprintf(a.text, sizeof a.text, "%llu B", (unsigned long long)bytes);
     else
         snprintf(a.text, sizeof a.text, "%.1f %s", n, units[i]);
+    return a;
+}
+
+struct ms_amount ms_amount_count(uint64_t n, const char *noun)
+{
+    struct ms_amount a;
+
+    snprintf(a.text,
+             sizeof a.text,
+             "%llu %.10s%s",
+             (unsigned long long)n,
+             noun,
+             n == 1 ? "" : "s");
     return a;
 }

@@ -1,19 +1,20 @@
-/* books.c - nodes that come and go, and the groups on them */
+/* books.c - the books: nodes that come and go, and who holds what of them, for people */
 #include "resource/books.h"
-#include "base/cleanup.h"
 #include "base/name.h"
 #include "resource/books_impl.h"
-#include "resource/why.h"
+#include "resource/grid.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void ms_books_init(struct ms_books *b)
 {
     *b = (struct ms_books){0};
-    ms_stock_init(&b->stock);
-    ms_groups_init(&b->groups, &b->stock);
+    ms_list_init(&b->groups.all);
+    ms_list_init(&b->groups.waiting);
+    ms_list_init(&b->groups.news);
     ms_list_init(&b->claims);
 }
 
@@ -21,7 +22,8 @@ void ms_books_finish(struct ms_books *b)
 {
     ms_list_each (c, &b->claims, struct ms_claim, link)
         ms_claim_destroy(c);
-    ms_groups_finish(&b->groups);
+    ms_list_each (g, &b->groups.all, struct ms_group, link)
+        ms_group_destroy(b, g);
     ms_stock_finish(&b->stock);
 }
 
@@ -82,10 +84,10 @@ int ms_books_node_came(struct ms_books *b,
     n->cpu_milli = ms_shape_cpu_milli(s);
     n->memory = s->memory;
     if (!is_held(n)) {
-        ms_stock_strip(&b->stock, (size_t)at);
+        ms_stock_strip(n);
         rc = ms_stock_describe(&b->stock, (size_t)at, s, true, err);
     }
-    ms_groups_retry(&b->groups);
+    ms_books_retry(b);
     return rc;
 }
 
@@ -96,88 +98,122 @@ void ms_books_node_gone(struct ms_books *b, const char *name)
     if (!n || n->is_gone)
         return;
     n->is_gone = true;
-    ms_groups_node_gone(&b->groups, (uint32_t)(n - b->stock.nodes));
+    ms_groups_break(b, (uint32_t)(n - b->stock.nodes));
 }
 
-/* ---- groups ---------------------------------------------------------------------- */
+/* ---- who holds the devices of a node, for people ---------------------------------- */
 
-int ms_books_ask(struct ms_books *b,
-                 const struct ms_place_request *r,
-                 uint64_t owner,
-                 int64_t now_ns,
-                 int64_t deadline_ns,
-                 struct ms_group **out,
-                 struct ms_buf *table,
-                 struct ms_error *err)
+/* The names on each device of a node, joined by '+'. */
+struct names {
+    struct ms_buf *at;
+    uint32_t count;
+};
+
+static void add_name(struct names *n, uint32_t device, const char *name)
 {
+    size_t len, before;
+    struct ms_buf *text;
+
+    assert(name);
+    len = strlen(name);
+    if (device >= n->count)
+        return;
+    text = &n->at[device];
+    before = text->len >= len ? text->len - len : 0;
+    if (text->data && text->len >= len && memcmp(text->data + before, name, len) == 0 &&
+        (before == 0 || text->data[before - 1] == '+'))
+        return; /* two ranks of one cluster */
+    ms_buf_printf(text, "%s%s", text->len ? "+" : "", name);
+}
+
+static void add_groups(struct names *n, const struct ms_books *b, uint32_t node)
+{
+    ms_list_each (g, &b->groups.all, struct ms_group, link) {
+        const struct ms_placement *p = &g->placement;
+
+        for (size_t i = 0; i < p->count; i++)
+            for (uint32_t d = p->first[i]; p->nodes[i] == node && d < p->first[i + 1];
+                 d++)
+                add_name(n, p->devices[d], g->name);
+    }
+}
+
+static void add_claims(struct names *n, const struct ms_books *b, uint32_t node)
+{
+    ms_list_each (c, &b->claims, struct ms_claim, link) {
+        const struct ms_layout *l = &c->layout;
+
+        for (uint32_t i = 0; i < l->first[l->world_size]; i++)
+            for (uint32_t d = 0; l->pieces[i].node == node && d < l->pieces[i].count;
+                 d++)
+                add_name(n, l->devices[l->pieces[i].first + d], c->cluster);
+    }
+}
+
+static bool is_same(const struct ms_buf *a, const struct ms_buf *b)
+{
+    return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+/* "0-3 actor+critic, 5 ref". */
+static void print_runs(const struct names *n, uint32_t id, struct ms_buf *out)
+{
+    size_t start = out->len;
+
+    for (uint32_t i = 0, end; i < n->count; i = end) {
+        for (end = i + 1; end < n->count && is_same(&n->at[i], &n->at[end]); end++)
+            ;
+        if (n->at[i].failed)
+            out->failed = -ENOMEM;
+        if (n->at[i].len == 0)
+            continue;
+        ms_buf_printf(out, "%s%u", out->len > start ? ", " : "", id + i);
+        if (end - i > 1)
+            ms_buf_printf(out, "-%u", id + end - 1);
+        ms_buf_printf(out, " %.*s", (int)n->at[i].len, (const char *)n->at[i].data);
+    }
+}
+
+static void
+print(void *arg, uint32_t node, uint32_t id, uint32_t count, struct ms_buf *out)
+{
+    struct names n = {.at = calloc(count + (size_t)1, sizeof *n.at), .count = count};
+
+    if (!n.at) {
+        out->failed = -ENOMEM;
+        return;
+    }
+    add_groups(&n, arg, node);
+    add_claims(&n, arg, node);
+    print_runs(&n, id, out);
+    for (uint32_t i = 0; i < count; i++)
+        ms_buf_finish(&n.at[i]);
+    free(n.at);
+}
+
+struct ms_holders ms_books_holders(struct ms_books *b)
+{
+    return (struct ms_holders){.print = print, .arg = b};
+}
+
+/* ---- all that there is ----------------------------------------------------------- */
+
+int ms_books_print(struct ms_books *b, const struct ms_scope *scope, struct ms_buf *out)
+{
+    static const char *const titles[] = {
+        "NODE", "DEVICES", "HELD BY", "CPUS FREE", "MEMORY FREE"};
+    size_t lines =
+        scope->count < MS_LAYOUT_LINES_MAX ? scope->count : MS_LAYOUT_LINES_MAX;
     struct ms_holders holders = ms_books_holders(b);
-    struct ms_place_request named = *r;
-    uint64_t id = b->last_id + 1;
-    char name[32];
+    struct ms_grid g;
     int rc;
 
-    snprintf(name, sizeof name, "group-%llu", (unsigned long long)id);
-    if (!r->name || !r->name[0])
-        named.name = name;
-    rc = ms_groups_ask(&b->groups, &named, now_ns, deadline_ns, out, err);
-    if (rc == 0) {
-        (*out)->id = b->last_id = id;
-        (*out)->owner = owner;
-    } else if (table && (rc == -ENOSPC || rc == -EAGAIN || rc == -EBUSY) &&
-               ms_place_explain(&b->stock, &named, &holders, table) < 0) {
-        rc = ms_error_set(err, -ENOMEM, "group '%s': out of memory", named.name);
-    }
+    ms_grid_init(&g, "lllll");
+    ms_grid_add_titles(&g, titles);
+    for (size_t i = 0; i < lines; i++)
+        ms_layout_add_node(&g, &b->stock, scope, i, &holders);
+    rc = ms_grid_end(&g, out);
+    if (rc == 0 && lines < scope->count)
+        rc = ms_buf_printf(out, "and %zu more nodes\n", scope->count - lines);
     return rc;
-}
-
-struct ms_group *ms_books_find_group(const struct ms_books *b, const char *name)
-{
-    struct ms_group *g = ms_groups_find(&b->groups, name);
-
-    return g && !g->is_ending ? g : NULL;
-}
-
-static const char *user_of(const struct ms_books *b, const struct ms_group *g)
-{
-    ms_list_each (c, &b->claims, struct ms_claim, link)
-        for (uint32_t i = 0; c->seats && i < c->layout.world_size; i++)
-            if (c->seats[i].group == g)
-                return c->cluster;
-    return "";
-}
-
-int ms_books_remove(struct ms_books *b, struct ms_group *group, struct ms_error *err)
-{
-    if (group->users)
-        return ms_error_set(err,
-                            -EBUSY,
-                            "group '%s': cluster '%s' stands in it; destroy that first",
-                            group->name,
-                            user_of(b, group));
-    ms_groups_remove(&b->groups, group);
-    return 0;
-}
-
-void ms_books_drop_owner(struct ms_books *b, uint64_t owner)
-{
-    ms_list_each (g, &b->groups.all, struct ms_group, link)
-        if (g->owner == owner && !g->detached)
-            g->is_ending = true;
-    ms_books_settle(b);
-}
-
-void ms_books_settle(struct ms_books *b)
-{
-    bool again = true;
-
-    while (again) { /* the list may change in more than one place */
-        again = false;
-        ms_list_each (g, &b->groups.all, struct ms_group, link)
-            if (g->is_ending && g->users == 0) {
-                ms_groups_remove(&b->groups, g);
-                again = true;
-                break;
-            }
-    }
-    ms_groups_retry(&b->groups);
 }

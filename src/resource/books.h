@@ -1,7 +1,7 @@
 /* books.h - the stock, and who holds what of it
  *
- * The one place that knows: nodes that come and go, placement groups (groups.h), and claims:
- * what each cluster holds. A claim is made before its cluster and lasts until the cluster
+ * The one place that knows: nodes that come and go, placement groups, and claims: what each
+ * cluster holds. A claim is made before its cluster and lasts until the cluster
  * has ended, so that whatever is given to one is not given to another. Clusters stand on
  * devices that they name (layout.h) or in the bundles of groups; several may stand in one
  * bundle: its devices are theirs together, of its CPUs and memory each takes what it asks
@@ -10,16 +10,58 @@
  * Nodes are kept in the order of their names. One that is gone keeps its place, and what is
  * held of it stays held until those who hold it end.
  *
- * Pure: time comes in as now_ns. After each call that changes something ms_groups_next
- * (&b->groups) tells which groups have changed with it. Owners are numbers that mean nothing
- * here.
+ * A group is asked for under a name. It is placed at once; or refused at once, with the
+ * reason, if it could not be placed even if nothing else were held; or it waits until its
+ * deadline. Waiting groups are tried in the order of their coming whenever something was
+ * given back or a node has come; one that fits may pass one that does not.
+ *
+ * Pure: time comes in as now_ns. After each call that changes something ms_books_next tells
+ * which groups have changed with it. Owners are numbers that mean nothing here. The books own
+ * copies of all that they were asked with.
  */
 #ifndef MS_RESOURCE_BOOKS_H
 #define MS_RESOURCE_BOOKS_H
 
-#include "resource/groups.h"
+#include "base/list.h"
 #include "resource/layout.h"
+#include "resource/place.h"
 #include "resource/shape.h"
+
+#define MS_GROUPS_MAX ((size_t)1 << 20)
+
+enum ms_group_state {
+    MS_GROUP_WAITING,
+    MS_GROUP_PLACED,
+    MS_GROUP_BROKEN, /* placed, and one of its nodes is gone */
+    MS_GROUP_FAILED  /* its deadline came; `why` says why it could not be placed */
+};
+
+/* What clusters have taken of one bundle's own. */
+struct ms_bundle_use {
+    uint64_t cpu_milli, memory, device_memory;
+};
+
+struct ms_group {
+    struct ms_list link;    /* all, in the order of their coming */
+    struct ms_list waiting; /* those that wait */
+    struct ms_list news;    /* those whose state has changed */
+    char *name;
+    enum ms_group_state state;
+    struct ms_place_request request; /* with bundles of its own */
+    struct ms_placement placement;   /* once PLACED */
+    int64_t deadline_ns;
+    struct ms_error why;
+    uint64_t id, owner;
+    bool detached;              /* outlives its owner */
+    bool is_ending;             /* removed when nobody uses it any more */
+    size_t users;               /* clusters that stand in it */
+    struct ms_bundle_use *uses; /* [count]; NULL: nothing of it */
+};
+
+struct ms_groups {
+    struct ms_list all, waiting, news;
+    size_t count;
+};
 
 #define MS_CLAIM_WHOLE UINT32_MAX
 
@@ -33,8 +75,8 @@ struct ms_claim {
     struct ms_list link;
     char *cluster;
     uint64_t owner;
-    uint32_t
-        rank; /* of a worker that was found running; MS_CLAIM_WHOLE: all of a cluster */
+    /* Of a worker that was found running; MS_CLAIM_WHOLE: all of a cluster */
+    uint32_t rank;
     struct ms_layout layout;
     struct ms_seat *seats; /* [world_size] if it stands in bundles; else NULL */
 };
@@ -68,7 +110,10 @@ void ms_books_node_gone(struct ms_books *b, const char *name);
 
 /* ---- groups ---------------------------------------------------------------------- */
 
-/* As ms_groups_ask, with the reason as a table too. A request without a name gets one. */
+/* Ask for a group; one without a name gets one. With a deadline that has come (0), it is now
+ * or never. 0 with *out PLACED or WAITING. -EEXIST (the name), -EINVAL, -ENOSPC and -EAGAIN
+ * (see ms_place), -EBUSY (what it needs is held by others, and it may not wait), -E2BIG,
+ * -ENOMEM. `table` (may be NULL) gets the reason as a table. */
 int ms_books_ask(struct ms_books *b,
                  const struct ms_place_request *r,
                  uint64_t owner,
@@ -77,10 +122,26 @@ int ms_books_ask(struct ms_books *b,
                  struct ms_group **out,
                  struct ms_buf *table,
                  struct ms_error *err);
+/* A group that is placed already, at `p`, which is taken over: it is held whether it is free
+ * or not. -EEXIST, -E2BIG, -ENOMEM. */
+int ms_books_restore(struct ms_books *b,
+                     const struct ms_place_request *r,
+                     struct ms_placement *p,
+                     struct ms_group **out,
+                     struct ms_error *err);
 /* NULL if there is none; one that is ending is none. */
 struct ms_group *ms_books_find_group(const struct ms_books *b, const char *name);
-/* -EBUSY: a cluster stands in it, and the text names it. */
+/* Give back what it holds, or stop waiting, and forget it; others are tried then. -EBUSY: a
+ * cluster stands in it, and the text names it. */
 int ms_books_remove(struct ms_books *b, struct ms_group *group, struct ms_error *err);
+/* Nodes have come, or have more than before: try the groups that wait. */
+void ms_books_retry(struct ms_books *b);
+/* Waiting groups whose deadline has come become FAILED. */
+void ms_books_expire(struct ms_books *b, int64_t now_ns);
+/* When the next deadline comes; MS_NEVER. */
+int64_t ms_books_deadline(const struct ms_books *b);
+/* The next group whose state changed by itself (not within ask); NULL: none is left. */
+struct ms_group *ms_books_next(struct ms_books *b);
 
 /* ---- claims ---------------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* books_impl.h - what the files of the books share
  *
- * books.c    nodes and groups
- * claims.c   what clusters hold
- * holders.c  who holds the devices of a node, for people
+ * books.c   nodes, and the tables of who holds what
+ * groups.c  placement groups
+ * claims.c  what clusters hold
  */
 #ifndef MS_RESOURCE_BOOKS_IMPL_H
 #define MS_RESOURCE_BOOKS_IMPL_H
@@ -11,6 +11,9 @@
 
 /* Free it; nothing is given back. */
 void ms_claim_destroy(struct ms_claim *c);
+void ms_group_destroy(struct ms_books *b, struct ms_group *g);
+/* The node is marked as gone: groups on it are BROKEN. */
+void ms_groups_break(struct ms_books *b, uint32_t node);
 /* Something was given back: groups that are ending and free are removed, others are tried. */
 void ms_books_settle(struct ms_books *b);
 

@@ -145,7 +145,7 @@ static void test_node_that_goes_breaks_groups(void **state)
 
     ms_books_node_gone(b, "n2");
     assert_int_equal(g->state, MS_GROUP_BROKEN);
-    assert_ptr_equal(ms_groups_next(&b->groups), g);
+    assert_ptr_equal(ms_books_next(b), g);
     refuse(
         b, &r, -ENOSPC, "but a placement group holds it", ">  n10   0-3      0-3 g ");
     assert_int_equal(ms_books_remove(b, g, NULL), 0);
@@ -378,7 +378,7 @@ static void test_group_in_a_scope(void **state)
     assert_int_equal(more->state, MS_GROUP_WAITING);
     assert_int_equal(ms_books_remove(b, g, NULL), 0);
     assert_int_equal(more->state, MS_GROUP_PLACED);
-    assert_ptr_equal(ms_groups_next(&b->groups), more);
+    assert_ptr_equal(ms_books_next(b), more);
     assert_int_equal(ms_books_remove(b, more, NULL), 0);
     check_empty(b);
 }
@@ -460,7 +460,7 @@ static void random_step(struct ms_books *b, uint64_t *seed)
         else
             add_node(b, name, 2);
     }
-    while (ms_groups_next(&b->groups))
+    while (ms_books_next(b))
         ;
 }
 

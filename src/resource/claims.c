@@ -123,22 +123,12 @@ static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
     return 0;
 }
 
-static int too_much(const struct ms_seat *seat,
-                    struct ms_amount want,
-                    struct ms_amount have,
-                    const char *what,
-                    struct ms_error *err)
-{
-    return ms_error_set(
-        err,
-        -ENOSPC,
-        "a worker wants %s%s, and bundle %u of group '%s' has %s of its own left",
-        want.text,
-        what,
-        seat->bundle,
-        seat->group->name,
-        have.text);
-}
+/* What a worker asks of its bundle's own, and how much of that others there have taken. */
+struct part {
+    uint64_t want, total, *used;
+    struct ms_amount (*print)(uint64_t amount);
+    const char *what;
+};
 
 static int sit(const struct ms_claim_request *r, uint32_t i, struct ms_error *err)
 {
@@ -146,28 +136,32 @@ static int sit(const struct ms_claim_request *r, uint32_t i, struct ms_error *er
     const struct ms_seat *seat = &r->seats[i];
     const struct ms_bundle *b = &seat->group->request.bundles[seat->bundle];
     struct ms_bundle_use *u = &seat->group->uses[seat->bundle];
-    uint64_t cpus = ms_stock_left(b->cpu_milli, u->cpu_milli);
-    uint64_t memory = ms_stock_left(b->memory, u->memory);
-    uint64_t device = ms_stock_left(b->device_memory, u->device_memory);
+    const struct part parts[] = {
+        {q->cpu_milli, b->cpu_milli, &u->cpu_milli, ms_amount_cpus, " CPUs"},
+        {q->memory, b->memory, &u->memory, ms_amount_bytes, " of memory"},
+        {q->device_memory,
+         b->device_memory,
+         &u->device_memory,
+         ms_amount_bytes,
+         " of device memory"},
+    };
 
-    if (q->cpu_milli > cpus)
-        return too_much(
-            seat, ms_amount_cpus(q->cpu_milli), ms_amount_cpus(cpus), " CPUs", err);
-    if (q->memory > memory)
-        return too_much(seat,
-                        ms_amount_bytes(q->memory),
-                        ms_amount_bytes(memory),
-                        " of memory",
-                        err);
-    if (q->device_memory > device)
-        return too_much(seat,
-                        ms_amount_bytes(q->device_memory),
-                        ms_amount_bytes(device),
-                        " of device memory",
-                        err);
-    u->cpu_milli += q->cpu_milli;
-    u->memory += q->memory;
-    u->device_memory += q->device_memory;
+    for (const struct part *p = parts; p < parts + MS_COUNT(parts); p++) {
+        uint64_t left = ms_stock_left(p->total, *p->used);
+
+        if (p->want > left)
+            return ms_error_set(err,
+                                -ENOSPC,
+                                "a worker wants %s%s, and bundle %u of group '%s' has "
+                                "%s of its own left",
+                                p->print(p->want).text,
+                                p->what,
+                                seat->bundle,
+                                seat->group->name,
+                                p->print(left).text);
+    }
+    for (const struct part *p = parts; p < parts + MS_COUNT(parts); p++)
+        *p->used += p->want;
     return 0;
 }
 

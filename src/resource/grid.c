@@ -78,9 +78,9 @@ void ms_grid_add(struct ms_grid *g, const char *style, const char *fmt, ...)
         (struct ms_grid_cell){.text = text, .style = style, .width = tame(text)};
 }
 
-void ms_grid_move(struct ms_grid *g, struct ms_buf *text, int rc)
+void ms_grid_move(struct ms_grid *g, struct ms_buf *text)
 {
-    const char *s = rc == 0 ? ms_buf_str(text) : NULL;
+    const char *s = ms_buf_str(text);
 
     if (s)
         ms_grid_add(g, NULL, "%s", *s ? s : "-");
@@ -104,49 +104,46 @@ static void measure(const struct ms_grid *g, size_t widths[COLUMNS_MAX])
 }
 
 /* Append one cell; *owed are the blanks that come before the next thing printed. */
-static int print_cell(const struct ms_grid *g,
-                      const struct ms_grid_cell *c,
-                      size_t width,
-                      char align,
-                      size_t *owed,
-                      struct ms_buf *out)
+static void print_cell(const struct ms_grid *g,
+                       const struct ms_grid_cell *c,
+                       size_t width,
+                       char align,
+                       size_t *owed,
+                       struct ms_buf *out)
 {
     bool styled = g->colour && c->style;
     size_t pad = width - c->width;
-    int rc;
 
     if (align == 'r')
         *owed += pad;
     if (c->width == 0) {
         *owed += align == 'r' ? 0 : pad;
-        return 0;
+        return;
     }
-    rc = ms_buf_printf(out, "%*s", (int)*owed, "");
-    if (rc == 0 && styled)
-        rc = ms_buf_printf(out, "\033[%sm%s\033[0m", c->style, c->text);
-    else if (rc == 0)
-        rc = ms_buf_append(out, c->text, strlen(c->text));
+    ms_buf_printf(out, "%*s", (int)*owed, "");
+    if (styled)
+        ms_buf_printf(out, "\033[%sm%s\033[0m", c->style, c->text);
+    else
+        ms_buf_printf(out, "%s", c->text);
     *owed = align == 'r' ? 0 : pad;
-    return rc;
 }
 
 int ms_grid_print(const struct ms_grid *g, struct ms_buf *out)
 {
     size_t widths[COLUMNS_MAX];
     size_t owed = 0;
-    int rc = g->failed;
 
     measure(g, widths);
-    for (size_t i = 0; rc == 0 && i < g->count; i++) {
+    for (size_t i = 0; !g->failed && i < g->count; i++) {
         size_t column = i % g->columns;
         bool last = column + 1 == g->columns || i + 1 == g->count;
 
-        rc = print_cell(g, &g->cells[i], widths[column], g->align[column], &owed, out);
+        print_cell(g, &g->cells[i], widths[column], g->align[column], &owed, out);
         owed = last ? 0 : owed + GAP;
-        if (rc == 0 && last)
-            rc = ms_buf_append(out, "\n", 1);
+        if (last)
+            ms_buf_printf(out, "\n");
     }
-    return rc;
+    return g->failed ? g->failed : out->failed;
 }
 
 int ms_grid_end(struct ms_grid *g, struct ms_buf *out)

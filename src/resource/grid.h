@@ -35,9 +35,8 @@ void ms_grid_finish(struct ms_grid *g);
 void ms_grid_add(struct ms_grid *g, const char *style, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The text as the next cell, "-" if there is none; it is then empty. `rc`: what printing it
- * returned. */
-void ms_grid_move(struct ms_grid *g, struct ms_buf *text, int rc);
+/* The text as the next cell, "-" if there is none; it is then empty. */
+void ms_grid_move(struct ms_grid *g, struct ms_buf *text);
 /* A plain cell for each column, from the first one on. */
 void ms_grid_add_titles(struct ms_grid *g, const char *const *titles);
 

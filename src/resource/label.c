@@ -9,11 +9,13 @@
 static const char label_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                   "0123456789_./:-";
 
-const char *ms_label_find(const struct ms_label *labels, size_t count, const char *name)
+const char *ms_label_find(char *const *labels, size_t count, const char *name)
 {
+    size_t len = strlen(name);
+
     for (size_t i = 0; i < count; i++)
-        if (strcmp(labels[i].name, name) == 0)
-            return labels[i].value;
+        if (strncmp(labels[i], name, len) == 0 && labels[i][len] == '=')
+            return labels[i] + len + 1;
     return NULL;
 }
 
@@ -58,88 +60,82 @@ int ms_label_check_new(const char *node,
     return 0;
 }
 
-/* ---- conditions ------------------------------------------------------------------ */
-
-static void condition_finish(struct ms_condition *c)
+int ms_label_check_text(const char *node,
+                        const char *text,
+                        char *const *labels,
+                        size_t count,
+                        struct ms_error *err)
 {
-    for (size_t i = 0; i < c->value_count; i++)
-        free(c->values[i]);
-    free(c->values);
-    free(c->name);
-    *c = (struct ms_condition){0};
-}
-
-void ms_selector_init(struct ms_selector *s)
-{
-    *s = (struct ms_selector){0};
-}
-
-void ms_selector_finish(struct ms_selector *s)
-{
-    for (size_t i = 0; i < s->count; i++)
-        condition_finish(&s->conditions[i]);
-    free(s->conditions);
-    ms_selector_init(s);
-}
-
-static int
-add_value(struct ms_condition *c, const char *at, size_t len, struct ms_error *err)
-{
-    MS_CLEANUP(ms_cleanup_free) char *value = strndup(at, len);
-    char **values;
+    const char *value = strchr(text, '=');
+    char name[MS_LABEL_MAX + 2];
     int rc;
 
     if (!value)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = ms_label_check(value, "value of a label", err);
-    if (rc < 0)
-        return rc;
-    if (c->value_count == MS_CONDITIONS_MAX)
-        return ms_error_set(
-            err, -E2BIG, "a condition has more than %zu values", MS_CONDITIONS_MAX);
-    values = realloc(c->values, (c->value_count + 1) * sizeof *values);
-    if (!values)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    c->values = values;
-    c->values[c->value_count++] = MS_TAKE(value);
-    return 0;
+        return ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
+    snprintf(name, sizeof name, "%.*s", (int)(value - text), text);
+    rc = ms_label_check_new(
+        node, "label", name, ms_label_find(labels, count, name), count, err);
+    return rc < 0 ? rc : ms_label_check(value + 1, "value of a label", err);
 }
 
-/* "a,b" of "in(a,b)". */
-static int
-add_values(struct ms_condition *c, const char *at, size_t len, struct ms_error *err)
+/* ---- conditions ------------------------------------------------------------------ */
+
+void ms_selector_finish(struct ms_selector *s)
 {
-    const char *end = at + len;
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->conditions[i].name);
+        free(s->conditions[i].text);
+    }
+    free(s->conditions);
+    *s = (struct ms_selector){0};
+}
+
+/* The values "a, b)" of a list become "a,b)". How many, or a negative errno. */
+static int copy_values(const char *from, char *to, struct ms_error *err)
+{
+    char value[MS_LABEL_MAX + 2];
+    int rc, count = 0;
+
+    for (const char *at = from, *stop;; at = stop + 1) {
+        at += strspn(at, " ");
+        stop = at + strcspn(at, ",)");
+        if (*stop == ')' && stop[1])
+            stop += strlen(stop) - 1; /* a ')' that is not the last */
+        snprintf(value, sizeof value, "%.*s", (int)(stop - at), at);
+        rc = ms_label_check(value, "value of a label", err);
+        if (rc == 0 && count++ == (int)MS_CONDITIONS_MAX)
+            rc = ms_error_set(
+                err, -E2BIG, "a condition has more than %zu values", MS_CONDITIONS_MAX);
+        if (rc < 0)
+            return rc;
+        to = stpcpy(to, value);
+        *to++ = *stop;
+        *to = 0;
+        if (*stop == ')')
+            return count;
+    }
+}
+
+/* `out` has room for as much as `text`. */
+static int condition_parse(const char *text, char *out, struct ms_error *err)
+{
+    size_t len;
     int rc;
 
-    for (;;) {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        const char *stop = comma ? comma : end;
-
-        while (at < stop && *at == ' ')
-            at++;
-        rc = add_value(c, at, (size_t)(stop - at), err);
-        if (rc < 0 || !comma)
-            return rc;
-        at = comma + 1;
-    }
-}
-
-static int
-condition_parse(struct ms_condition *c, const char *text, struct ms_error *err)
-{
-    size_t len = strlen(text);
-
-    if (text[0] == '!') {
-        c->negated = true;
-        text++;
-        len--;
-    }
+    if (*text == '!')
+        *out++ = *text++;
+    len = strlen(text);
+    memcpy(out, text, len + 1);
     if (strncmp(text, "in(", 3) != 0)
-        return add_value(c, text, len, err);
+        return ms_label_check(text, "value of a label", err);
     if (text[len - 1] != ')')
         return ms_error_set(err, -EINVAL, "'%s' does not end with ')'", text);
-    return add_values(c, text + 3, len - 4, err);
+    rc = copy_values(text + 3, out + 3, err);
+    if (rc == 1) { /* "in(a)" is "a" */
+        memmove(out, out + 3, strlen(out + 3) + 1);
+        out[strlen(out) - 1] = 0;
+    }
+    return rc < 0 ? rc : 0;
 }
 
 int ms_selector_add(struct ms_selector *s,
@@ -147,45 +143,54 @@ int ms_selector_add(struct ms_selector *s,
                     const char *condition,
                     struct ms_error *err)
 {
-    struct ms_condition c = {0}, *grown;
+    MS_CLEANUP(ms_cleanup_free) char *own_name = strdup(name);
+    MS_CLEANUP(ms_cleanup_free) char *text = malloc(strlen(condition) + 1);
+    struct ms_condition *grown = realloc(s->conditions, (s->count + 1) * sizeof *grown);
     int rc = ms_label_check(name, "name of a label", err);
 
+    if (grown)
+        s->conditions = grown;
+    if (!own_name || !text || !grown)
+        return ms_error_set(err, -ENOMEM, "out of memory");
     if (rc == 0 && s->count == MS_LABELS_MAX)
         rc = ms_error_set(
             err, -E2BIG, "a selector has more than %zu conditions", MS_LABELS_MAX);
     if (rc == 0)
-        rc = condition_parse(&c, condition, err);
+        rc = condition_parse(condition, text, err);
     if (rc < 0) {
-        condition_finish(&c);
         ms_error_wrap(err, "label selector '%s'", name);
         return rc;
     }
-    c.name = strdup(name);
-    grown = realloc(s->conditions, (s->count + 1) * sizeof *grown);
-    if (grown)
-        s->conditions = grown;
-    if (!c.name || !grown) {
-        condition_finish(&c);
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    s->conditions[s->count++] = c;
+    s->conditions[s->count++] =
+        (struct ms_condition){.name = MS_TAKE(own_name), .text = MS_TAKE(text)};
     return 0;
 }
 
-static bool
-holds(const struct ms_condition *c, const struct ms_label *labels, size_t count)
+bool ms_condition_next(const struct ms_condition *c, const char **at, size_t *len)
 {
-    const char *value = ms_label_find(labels, count, c->name);
-
-    for (size_t i = 0; value && i < c->value_count; i++)
-        if (strcmp(value, c->values[i]) == 0)
-            return !c->negated;
-    return c->negated;
+    if (*at && (*at)[*len] != ',')
+        return false;
+    *at = *at ? *at + *len + 1 : c->text + (*c->text == '!');
+    if (strncmp(*at, "in(", 3) == 0)
+        *at += 3;
+    *len = strcspn(*at, ",)");
+    return true;
 }
 
-const struct ms_condition *ms_selector_misfit(const struct ms_selector *s,
-                                              const struct ms_label *labels,
-                                              size_t count)
+static bool holds(const struct ms_condition *c, char *const *labels, size_t count)
+{
+    const char *value = ms_label_find(labels, count, c->name), *at = NULL;
+    bool is_negated = *c->text == '!';
+    size_t len = 0;
+
+    while (value && ms_condition_next(c, &at, &len))
+        if (strncmp(at, value, len) == 0 && !value[len])
+            return !is_negated;
+    return is_negated;
+}
+
+const struct ms_condition *
+ms_selector_misfit(const struct ms_selector *s, char *const *labels, size_t count)
 {
     for (size_t i = 0; i < s->count; i++)
         if (!holds(&s->conditions[i], labels, count))
@@ -193,24 +198,13 @@ const struct ms_condition *ms_selector_misfit(const struct ms_selector *s,
     return NULL;
 }
 
-static bool condition_is_equal(const struct ms_condition *a,
-                               const struct ms_condition *b)
-{
-    if (strcmp(a->name, b->name) != 0 || a->negated != b->negated ||
-        a->value_count != b->value_count)
-        return false;
-    for (size_t i = 0; i < a->value_count; i++)
-        if (strcmp(a->values[i], b->values[i]) != 0)
-            return false;
-    return true;
-}
-
 bool ms_selector_is_equal(const struct ms_selector *a, const struct ms_selector *b)
 {
     if (a->count != b->count)
         return false;
     for (size_t i = 0; i < a->count; i++)
-        if (!condition_is_equal(&a->conditions[i], &b->conditions[i]))
+        if (strcmp(a->conditions[i].name, b->conditions[i].name) != 0 ||
+            strcmp(a->conditions[i].text, b->conditions[i].text) != 0)
             return false;
     return true;
 }

@@ -21,13 +21,8 @@
 #define MS_LABELS_MAX     ((size_t)64) /* of one node, or in one selector */
 #define MS_CONDITIONS_MAX ((size_t)64) /* values in one condition */
 
-struct ms_label {
-    char *name, *value;
-};
-
-/* The value of a label, or NULL. */
-const char *
-ms_label_find(const struct ms_label *labels, size_t count, const char *name);
+/* The value of a label, or NULL; labels are texts "name=value". */
+const char *ms_label_find(char *const *labels, size_t count, const char *name);
 
 int ms_label_check(const char *text, const char *what, struct ms_error *err);
 
@@ -40,12 +35,17 @@ int ms_label_check_new(const char *node,
                        size_t count,
                        struct ms_error *err);
 
+/* A text that becomes a label of a node, beside those that it has. As ms_label_check_new. */
+int ms_label_check_text(const char *node,
+                        const char *text,
+                        char *const *labels,
+                        size_t count,
+                        struct ms_error *err);
+
 /* A condition on one label. */
 struct ms_condition {
     char *name;
-    bool negated;
-    char **values;
-    size_t value_count; /* at least 1 */
+    char *text; /* as above, without blanks; a list has at least two values */
 };
 
 /* All of its conditions hold. */
@@ -54,7 +54,6 @@ struct ms_selector {
     size_t count;
 };
 
-void ms_selector_init(struct ms_selector *s);
 void ms_selector_finish(struct ms_selector *s);
 
 /* 0; -EINVAL with the reason; -E2BIG beyond a limit above; -ENOMEM. Nothing has changed
@@ -64,10 +63,12 @@ int ms_selector_add(struct ms_selector *s,
                     const char *condition,
                     struct ms_error *err);
 
+/* Its values, one after another: begin with *at = NULL; false at the end. */
+bool ms_condition_next(const struct ms_condition *c, const char **at, size_t *len);
+
 /* The first condition that does not hold; NULL if all do. */
-const struct ms_condition *ms_selector_misfit(const struct ms_selector *s,
-                                              const struct ms_label *labels,
-                                              size_t count);
+const struct ms_condition *
+ms_selector_misfit(const struct ms_selector *s, char *const *labels, size_t count);
 
 bool ms_selector_is_equal(const struct ms_selector *a, const struct ms_selector *b);
 

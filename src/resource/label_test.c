@@ -9,15 +9,13 @@
 
 #include <cmocka.h>
 
-static struct ms_label labels[] = {{(char[]){"zone"}, (char[]){"a"}},
-                                   {(char[]){"gpu"}, (char[]){"h800"}}};
+static char *const labels[] = {(char[]){"zone=a"}, (char[]){"gpu=h800"}};
 
 static bool matches(const char *name, const char *condition)
 {
-    struct ms_selector s;
+    struct ms_selector s = {0};
     bool yes;
 
-    ms_selector_init(&s);
     assert_int_equal(ms_selector_add(&s, name, condition, NULL), 0);
     yes = !ms_selector_misfit(&s, labels, 2);
     ms_selector_finish(&s);
@@ -42,10 +40,9 @@ static void test_conditions(void **state)
 
 static void expect_bad(const char *name, const char *condition, const char *why)
 {
-    struct ms_selector s;
+    struct ms_selector s = {0};
     struct ms_error err = {0};
 
-    ms_selector_init(&s);
     assert_true(ms_selector_add(&s, name, condition, &err) < 0);
     assert_non_null(strstr(err.text, why));
     assert_int_equal(s.count, 0);
@@ -77,11 +74,9 @@ static void test_bad_conditions(void **state)
 
 static void test_equality_and_misfit(void **state)
 {
-    struct ms_selector a, b;
+    struct ms_selector a = {0}, b = {0};
 
     (void)state;
-    ms_selector_init(&a);
-    ms_selector_init(&b);
     assert_int_equal(ms_selector_add(&a, "zone", "a", NULL), 0);
     assert_false(ms_selector_is_equal(&a, &b));
     assert_int_equal(ms_selector_add(&b, "zone", "!a", NULL), 0);

@@ -53,15 +53,13 @@ static int check_devices(struct ms_attempt *a)
                             r->device_count,
                             per);
     if (r->world_size && r->device_count / per != r->world_size)
-        return ms_error_set(
-            a->err,
-            -EINVAL,
-            "%zu devices make %zu workers of %u device%s, but world_size is %u",
-            r->device_count,
-            r->device_count / per,
-            per,
-            per == 1 ? "" : "s",
-            r->world_size);
+        return ms_error_set(a->err,
+                            -EINVAL,
+                            "%zu devices make %zu workers of %s, but world_size is %u",
+                            r->device_count,
+                            r->device_count / per,
+                            ms_amount_count(per, "device").text,
+                            r->world_size);
     return 0;
 }
 
@@ -121,12 +119,6 @@ uint32_t ms_attempt_room(const struct ms_attempt *a, size_t i)
     return n->is_gone ? 0 : cpus < memory ? cpus : memory;
 }
 
-static void measure_room(struct ms_attempt *a)
-{
-    for (size_t i = 0; i < a->request->scope->count; i++)
-        a->needs[i].room = ms_attempt_room(a, i);
-}
-
 /* Which resource is short on a node, for the sentence. */
 static int fail_node(struct ms_attempt *a, size_t node)
 {
@@ -143,24 +135,14 @@ static int fail_node(struct ms_attempt *a, size_t node)
         want = ms_times(workers, a->request->memory);
         have = ms_stock_left(n->memory, n->memory_held);
     }
-    return ms_error_set(
-        a->err,
-        -ENOSPC,
-        "%u worker%s on node '%s' would need %s%s, and %s is what is free",
-        workers,
-        workers == 1 ? "" : "s",
-        n->name,
-        cpus ? ms_amount_cpus(want).text : ms_amount_bytes(want).text,
-        cpus ? " CPUs" : " of memory",
-        cpus ? ms_amount_cpus(have).text : ms_amount_bytes(have).text);
-}
-
-static int check_room(struct ms_attempt *a)
-{
-    for (size_t i = 0; i < a->request->scope->count; i++)
-        if (a->needs[i].workers > a->needs[i].room)
-            return fail_node(a, i);
-    return 0;
+    return ms_error_set(a->err,
+                        -ENOSPC,
+                        "%s on node '%s' would need %s%s, and %s is what is free",
+                        ms_amount_count(workers, "worker").text,
+                        n->name,
+                        cpus ? ms_amount_cpus(want).text : ms_amount_bytes(want).text,
+                        cpus ? " CPUs" : " of memory",
+                        cpus ? ms_amount_cpus(have).text : ms_amount_bytes(have).text);
 }
 
 /* ---- workers without devices ----------------------------------------------------- */
@@ -263,11 +245,15 @@ static int run(struct ms_attempt *a)
         rc = prepare(a);
     if (rc < 0)
         return rc;
-    measure_room(a);
+    for (size_t i = 0; i < a->request->scope->count; i++)
+        a->needs[i].room = ms_attempt_room(a, i);
     if (a->request->device_count == 0)
         return spread(a);
     rc = ms_attempt_map(a);
-    return rc ? rc : check_room(a);
+    for (size_t i = 0; rc == 0 && i < a->request->scope->count; i++)
+        if (a->needs[i].workers > a->needs[i].room)
+            rc = fail_node(a, i);
+    return rc;
 }
 
 int ms_attempt_run(struct ms_attempt *a)

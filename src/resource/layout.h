@@ -62,10 +62,9 @@ struct ms_layout {
 };
 
 /* Who holds the devices of a node, for the tables: append as short text for people ("0-3
- * actor, 5 ref"), by global id, the node's first one being `id`; nothing if nobody does.
- * 0 or -ENOMEM. */
+ * actor, 5 ref"), by global id, the node's first one being `id`; nothing if nobody does. */
 struct ms_holders {
-    int (*print)(
+    void (*print)(
         void *arg, uint32_t node, uint32_t id, uint32_t count, struct ms_buf *out);
     void *arg;
 };

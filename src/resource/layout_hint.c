@@ -5,6 +5,7 @@
 #include "resource/mapping.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 static bool fits(struct ms_stock *s, const struct ms_layout_request *r)
@@ -38,19 +39,17 @@ static uint32_t nearest_width(struct ms_stock *s, const struct ms_layout_request
     return 0;
 }
 
-static int
+static void
 hint_width(struct ms_stock *s, const struct ms_layout_request *r, struct ms_buf *out)
 {
     uint32_t width = r->device_count ? nearest_width(s, r) : 0;
 
-    return width ? ms_buf_printf(out,
-                                 "it fits with %u GPU%s per worker\n",
-                                 width,
-                                 width == 1 ? "" : "s")
-                 : 0;
+    if (width)
+        ms_buf_printf(
+            out, "it fits with %s per worker\n", ms_amount_count(width, "GPU").text);
 }
 
-static int
+static void
 hint_workers(struct ms_stock *s, const struct ms_layout_request *r, struct ms_buf *out)
 {
     struct ms_layout_request other = *r;
@@ -58,69 +57,65 @@ hint_workers(struct ms_stock *s, const struct ms_layout_request *r, struct ms_bu
 
     if (r->device_count && r->devices_per_worker) {
         other.world_size = (uint32_t)(r->device_count / r->devices_per_worker);
-        return r->world_size && other.world_size != r->world_size && fits(s, &other)
-                   ? ms_buf_printf(
-                         out, "it fits with world_size=%u\n", other.world_size)
-                   : 0;
+        if (r->world_size && other.world_size != r->world_size && fits(s, &other))
+            ms_buf_printf(out, "it fits with world_size=%u\n", other.world_size);
+        return;
     }
     while (!r->device_count && high - low > 1) { /* low fits, high does not */
         other.world_size = low + (high - low) / 2;
-        if (fits(s, &other))
-            low = other.world_size;
-        else
-            high = other.world_size;
+        *(fits(s, &other) ? &low : &high) = other.world_size;
     }
-    return low ? ms_buf_printf(
-                     out, "it fits with %u worker%s\n", low, low == 1 ? "" : "s")
-               : 0;
+    if (low)
+        ms_buf_printf(out, "it fits with %s\n", ms_amount_count(low, "worker").text);
 }
 
 /* ---- smaller amounts ------------------------------------------------------------- */
 
+static const struct {
+    size_t field; /* of struct ms_layout_request */
+    uint64_t unit;
+    const char *of;
+} amounts[] = {
+    {offsetof(struct ms_layout_request, cpu_milli), 1000, NULL},
+    {offsetof(struct ms_layout_request, memory), 1 << 20, "memory per worker"},
+    {offsetof(struct ms_layout_request, device_memory),
+     1 << 20,
+     "the memory of each device"},
+};
+
 /* The most of an amount with which it fits, in units; 0: none. */
-static uint64_t largest(struct ms_stock *s,
-                        const struct ms_layout_request *r,
-                        struct ms_layout_request *other,
-                        uint64_t *field,
-                        uint64_t unit)
+static uint64_t
+largest(struct ms_stock *s, const struct ms_layout_request *r, size_t amount)
 {
-    uint64_t low = 0, high = (*field + unit - 1) / unit;
+    struct ms_layout_request other = *r;
+    uint64_t *field = (uint64_t *)(void *)((char *)&other + amounts[amount].field);
+    uint64_t unit = amounts[amount].unit, low = 0, high = (*field + unit - 1) / unit;
 
     while (high > low + 1) { /* low fits or is 0, high does not */
         uint64_t middle = low + (high - low) / 2;
 
         *field = middle * unit;
-        if (fits(s, other))
-            low = middle;
-        else
-            high = middle;
+        *(fits(s, &other) ? &low : &high) = middle;
     }
-    *other = *r;
     return low;
 }
 
-static int
+static void
 hint_amounts(struct ms_stock *s, const struct ms_layout_request *r, struct ms_buf *out)
 {
-    struct ms_layout_request other = *r;
-    uint64_t most = largest(s, r, &other, &other.cpu_milli, 1000);
-    const char *of = "memory per worker";
+    uint64_t most = 0;
+    size_t i = 0;
 
-    if (most)
-        return ms_buf_printf(out,
-                             "it fits with %llu CPU%s per worker\n",
-                             (unsigned long long)most,
-                             most == 1 ? "" : "s");
-    most = largest(s, r, &other, &other.memory, (uint64_t)1 << 20);
-    if (!most) {
-        of = "the memory of each device";
-        most = largest(s, r, &other, &other.device_memory, (uint64_t)1 << 20);
-    }
-    return most ? ms_buf_printf(out,
-                                "it fits with %s of %s\n",
-                                ms_amount_bytes(most << 20).text,
-                                of)
-                : 0;
+    while (i < MS_COUNT(amounts) && !(most = largest(s, r, i)))
+        i++;
+    if (most && !amounts[i].of)
+        ms_buf_printf(
+            out, "it fits with %s per worker\n", ms_amount_count(most, "CPU").text);
+    else if (most)
+        ms_buf_printf(out,
+                      "it fits with %s of %s\n",
+                      ms_amount_bytes(most * amounts[i].unit).text,
+                      amounts[i].of);
 }
 
 /* ---- other devices --------------------------------------------------------------- */
@@ -142,19 +137,18 @@ is_usable(const struct ms_stock *s, const struct ms_layout_request *r, uint32_t 
 }
 
 /* As many other devices, the first that are to be had; or fewer, if there are too few. */
-static int
+static void
 hint_devices(struct ms_stock *s, const struct ms_layout_request *r, struct ms_buf *out)
 {
     uint32_t all = ms_scope_devices(r->scope), per = r->devices_per_worker;
     struct ms_layout_request other = *r;
     MS_CLEANUP(ms_cleanup_free)
     uint32_t *ids = calloc(r->device_count + 1, sizeof *ids);
-    int rc;
 
     if (!ids)
-        return -ENOMEM;
-    if (!r->device_count || !per)
-        return 0;
+        out->failed = -ENOMEM;
+    if (!ids || !r->device_count || !per)
+        return;
     other.devices = ids;
     other.device_count = 0;
     for (uint32_t id = 0; id < all && other.device_count < r->device_count; id++)
@@ -164,17 +158,17 @@ hint_devices(struct ms_stock *s, const struct ms_layout_request *r, struct ms_bu
     if (other.device_count < r->device_count)
         other.world_size = 0;
     if (other.device_count == 0 || !fits(s, &other))
-        return 0;
-    rc = ms_buf_printf(out, "it fits with device_mapping=\"");
-    rc = rc ? rc : ms_mapping_print(ids, other.device_count, 0, out);
-    return rc ? rc : ms_buf_printf(out, "\"\n");
+        return;
+    ms_buf_printf(out, "it fits with device_mapping=\"");
+    ms_mapping_print(ids, other.device_count, 0, out);
+    ms_buf_printf(out, "\"\n");
 }
 
 int ms_layout_hint(struct ms_stock *s,
                    const struct ms_layout_request *r,
                    struct ms_buf *out)
 {
-    typedef int hint_fn(
+    typedef void hint_fn(
         struct ms_stock *, const struct ms_layout_request *, struct ms_buf *);
     static hint_fn *const hints[] = {
         hint_workers, hint_amounts, hint_width, hint_devices};
@@ -183,11 +177,7 @@ int ms_layout_hint(struct ms_stock *s,
     if (r->scope->count == 0 || r->device_count > MS_LAYOUT_WORKERS_MAX ||
         r->world_size > MS_LAYOUT_WORKERS_MAX)
         return 0;
-    for (size_t i = 0; i < MS_COUNT(hints); i++) {
-        int rc = hints[i](s, r, out);
-
-        if (rc < 0 || out->len > before)
-            return rc;
-    }
-    return 0;
+    for (size_t i = 0; i < MS_COUNT(hints) && !out->failed && out->len == before; i++)
+        hints[i](s, r, out);
+    return out->failed;
 }

@@ -26,8 +26,8 @@ struct ms_attempt {
     size_t misfit; /* the first node that does not fit; SIZE_MAX: the request */
     struct ms_error *err;
     uint32_t *ids; /* devices that were chosen, or NULL; */
-    struct ms_layout_request
-        chosen; /* the request with them, which `request` is then */
+    /* The request with them, which `request` is then */
+    struct ms_layout_request chosen;
 };
 
 /* All but holding and the table. 0, -EINVAL, -ENOSPC, -ENOMEM. */

@@ -16,55 +16,16 @@ static int fail_unknown(struct ms_attempt *a, uint32_t rank, uint32_t id)
 {
     const struct ms_scope *scope = a->request->scope;
     uint32_t all = ms_scope_devices(scope);
+    char why[96] = "no node has devices";
 
-    if (all == 0)
-        return ms_error_set(a->err,
-                            -ENOSPC,
-                            "rank %u wants device %u, but no node has devices",
-                            rank,
-                            id);
+    if (all)
+        snprintf(why,
+                 sizeof why,
+                 "the ids are 0 to %u (on %s)",
+                 all - 1,
+                 ms_amount_count(scope->count, "node").text);
     return ms_error_set(
-        a->err,
-        -ENOSPC,
-        "rank %u wants device %u, but the ids are 0 to %u (on %zu node%s)",
-        rank,
-        id,
-        all - 1,
-        scope->count,
-        scope->count == 1 ? "" : "s");
-}
-
-static int fail_held(struct ms_attempt *a, uint32_t rank, uint32_t id, size_t node)
-{
-    a->misfit = node;
-    return ms_error_set(
-        a->err,
-        -ENOSPC,
-        "rank %u wants device %u (on node '%s'), but a placement group holds it",
-        rank,
-        id,
-        ms_attempt_node(a, node)->name);
-}
-
-static int fail_memory(struct ms_attempt *a,
-                       uint32_t rank,
-                       uint32_t id,
-                       size_t node,
-                       const struct ms_device *d)
-{
-    uint64_t have = ms_stock_left(d->memory, d->memory_held);
-
-    a->misfit = node;
-    return ms_error_set(a->err,
-                        -ENOSPC,
-                        "rank %u wants %s of the memory of device %u (on node '%s'), "
-                        "and %s is what is free",
-                        rank,
-                        ms_amount_bytes(a->request->device_memory).text,
-                        id,
-                        ms_attempt_node(a, node)->name,
-                        d->memory ? ms_amount_bytes(have).text
-                                  : "nothing (nobody has told how much it has)");
+        a->err, -ENOSPC, "rank %u wants device %u, but %s", rank, id, why);
 }
 
 static int fail_twice(struct ms_attempt *a, uint32_t rank, uint32_t id)
@@ -101,21 +62,35 @@ static int find_devices(struct ms_attempt *a, struct place *places)
 }
 
 /* Is the device to be had? A node that is gone is found with the CPUs. */
-static int check_devices(struct ms_attempt *a, const struct place *places)
+static int check_device(struct ms_attempt *a, const struct place *p, size_t i)
 {
     const struct ms_layout_request *r = a->request;
+    const struct ms_stock_node *n = ms_attempt_node(a, p->node);
+    const struct ms_device *d = &n->devices[p->index];
+    uint64_t have = ms_stock_left(d->memory, d->memory_held);
+    uint32_t rank = (uint32_t)(i / r->devices_per_worker);
 
-    for (size_t i = 0; i < r->device_count; i++) {
-        const struct place *p = &places[i];
-        const struct ms_device *d = &ms_attempt_node(a, p->node)->devices[p->index];
-        uint32_t rank = (uint32_t)(i / r->devices_per_worker);
-
-        if (d->held_milli)
-            return fail_held(a, rank, r->devices[i], p->node);
-        if (r->device_memory > ms_stock_left(d->memory, d->memory_held))
-            return fail_memory(a, rank, r->devices[i], p->node, d);
-    }
-    return 0;
+    if (!d->held_milli && r->device_memory <= have)
+        return 0;
+    a->misfit = p->node;
+    if (d->held_milli)
+        return ms_error_set(
+            a->err,
+            -ENOSPC,
+            "rank %u wants device %u (on node '%s'), but a placement group holds it",
+            rank,
+            r->devices[i],
+            n->name);
+    return ms_error_set(a->err,
+                        -ENOSPC,
+                        "rank %u wants %s of the memory of device %u (on node '%s'), "
+                        "and %s is what is free",
+                        rank,
+                        ms_amount_bytes(r->device_memory).text,
+                        r->devices[i],
+                        n->name,
+                        d->memory ? ms_amount_bytes(have).text
+                                  : "nothing (nobody has told how much it has)");
 }
 
 /* ---- placing --------------------------------------------------------------------- */
@@ -164,8 +139,8 @@ int ms_attempt_map(struct ms_attempt *a)
     int rc = places ? find_devices(a, places)
                     : ms_error_set(a->err, -ENOMEM, "out of memory");
 
-    if (rc == 0)
-        rc = check_devices(a, places);
+    for (size_t i = 0; rc == 0 && i < a->request->device_count; i++)
+        rc = check_device(a, &places[i], i);
     if (rc == 0)
         place_ranks(a, places);
     return rc;
@@ -200,13 +175,11 @@ static int fail_choice(struct ms_attempt *a, uint32_t found)
 
     return ms_error_set(a->err,
                         -ENOSPC,
-                        "%u worker%s with %u device%s each %s asked for, and what is "
-                        "free on the nodes is enough for %u (a worker that is wider "
-                        "than a node needs a device_mapping)",
-                        workers,
-                        workers == 1 ? "" : "s",
-                        per,
-                        per == 1 ? "" : "s",
+                        "%s with %s each %s asked for, and what is free on the nodes "
+                        "is enough for %u (a worker that is wider than a node needs a "
+                        "device_mapping)",
+                        ms_amount_count(workers, "worker").text,
+                        ms_amount_count(per, "device").text,
                         workers == 1 ? "is" : "are",
                         found);
 }

@@ -27,7 +27,7 @@ static void random_stock(struct ms_stock *s)
 {
     uint32_t nodes = roll(NODES_MAX) + 1;
 
-    ms_stock_init(s);
+    *s = (struct ms_stock){0};
     assert_int_equal(ms_stock_kind(s, "gpu", NULL), 1);
     for (uint32_t i = 0; i < nodes; i++) {
         char name[16];

@@ -25,7 +25,7 @@ enum { N10, N2, N3 }; /* indexes in the stock */
 
 static void add(struct ms_stock *s, const char *name, uint32_t devices)
 {
-    int64_t at = ms_stock_add(s, name, 8000, 32 * GIB, NULL);
+    int64_t at = ms_stock_append(s, name, 8000, 32 * GIB, NULL);
 
     assert_true(at >= 0);
     assert_int_equal(ms_stock_add_devices(s, (size_t)at, 1, devices, 80 * GIB, 0, NULL),
@@ -37,7 +37,7 @@ static int setup(void **state)
     static const struct ms_scope_request all = {.devices_per_node = MS_ALL_DEVICES};
     struct rig *r = calloc(1, sizeof *r);
 
-    ms_stock_init(&r->stock);
+    r->stock = (struct ms_stock){0};
     assert_int_equal(ms_stock_kind(&r->stock, "gpu", NULL), 1);
     add(&r->stock, "n10", 6);
     add(&r->stock, "n2", 4);
@@ -62,11 +62,12 @@ static int teardown(void **state)
     return 0;
 }
 
-static int
+static void
 print_holder(void *arg, uint32_t node, uint32_t id, uint32_t count, struct ms_buf *out)
 {
     (void)node;
-    return count ? ms_buf_printf(out, "%u %s", id, (const char *)arg) : 0;
+    if (count)
+        ms_buf_printf(out, "%u %s", id, (const char *)arg);
 }
 
 /* Ask for something that fails: the code, the sentence, a line of the table, the hint. */

@@ -6,82 +6,43 @@
 
 #include <errno.h>
 
-/* The ids first .. first + count - 1. */
-static int print_ids(uint32_t first, uint32_t count, struct ms_buf *out)
-{
-    if (count == 0)
-        return 0;
-    if (count == 1)
-        return ms_buf_printf(out, "%u", first);
-    return ms_buf_printf(out, "%u-%u", first, first + count - 1);
-}
-
-static int print_count(uint32_t n, const char *noun, struct ms_buf *out)
-{
-    return ms_buf_printf(out, "%u %s%s", n, noun, n == 1 ? "" : "s");
-}
-
 /* ", 4 CPUs<tail>, 16.0 GiB<tail>" for so many, without what is not asked for. */
-static int print_amounts(const struct ms_layout_request *r,
-                         uint32_t count,
-                         const char *tail,
-                         struct ms_buf *out)
+static void print_amounts(const struct ms_layout_request *r,
+                          uint32_t count,
+                          const char *tail,
+                          struct ms_buf *out)
 {
-    int rc = 0;
+    uint64_t cpus = ms_times(r->cpu_milli, count), memory = ms_times(r->memory, count);
 
-    if (r->cpu_milli)
-        rc = ms_buf_printf(out,
-                           ", %s CPUs%s",
-                           ms_amount_cpus(ms_times(r->cpu_milli, count)).text,
-                           tail);
-    if (rc == 0 && r->memory)
-        rc = ms_buf_printf(
-            out, ", %s%s", ms_amount_bytes(ms_times(r->memory, count)).text, tail);
-    return rc;
+    if (cpus)
+        ms_buf_printf(out, ", %s CPUs%s", ms_amount_cpus(cpus).text, tail);
+    if (memory)
+        ms_buf_printf(out, ", %s%s", ms_amount_bytes(memory).text, tail);
 }
 
-static int print_asked(const struct ms_attempt *a, struct ms_buf *out)
+static void print_asked(const struct ms_attempt *a, struct ms_buf *out)
 {
     const struct ms_layout_request *r = a->request;
     uint32_t per = r->devices_per_worker;
     uint32_t workers =
         per && r->device_count ? (uint32_t)(r->device_count / per) : r->world_size;
-    int rc = ms_buf_printf(out,
-                           "%sasked: cluster '%s', %u worker%s",
-                           a->misfit == SIZE_MAX ? "> " : "",
-                           r->cluster,
-                           workers,
-                           workers == 1 ? "" : "s");
 
-    if (rc == 0 && (per || r->device_count))
-        rc = ms_buf_printf(out, ", %u device%s each", per, per == 1 ? "" : "s");
-    if (rc == 0 && r->device_count) {
-        rc = ms_buf_printf(out, ", of ");
-        rc = rc ? rc : ms_mapping_print(r->devices, r->device_count, 0, out);
+    ms_buf_printf(out,
+                  "%sasked: cluster '%s', %s",
+                  a->misfit == SIZE_MAX ? "> " : "",
+                  r->cluster,
+                  ms_amount_count(workers, "worker").text);
+    if (per || r->device_count)
+        ms_buf_printf(out, ", %s each", ms_amount_count(per, "device").text);
+    if (r->device_count) {
+        ms_buf_printf(out, ", of ");
+        ms_mapping_print(r->devices, r->device_count, 0, out);
     }
-    rc = rc ? rc : print_amounts(r, 1, " each", out);
-    if (rc == 0 && r->device_memory)
-        rc = ms_buf_printf(
+    print_amounts(r, 1, " each", out);
+    if (r->device_memory)
+        ms_buf_printf(
             out, ", %s of each device", ms_amount_bytes(r->device_memory).text);
-    return rc ? rc : ms_buf_printf(out, "\n");
-}
-
-static int print_wanted(const struct ms_layout_request *r,
-                        const struct ms_layout_need *need,
-                        struct ms_buf *out)
-{
-    int rc;
-
-    if (!need || need->workers == 0)
-        return 0;
-    rc = print_count(need->workers, "worker", out);
-    return rc ? rc : print_amounts(r, need->workers, "", out);
-}
-
-static int print_room(const struct ms_layout_need *need, struct ms_buf *out)
-{
-    return !need || need->room == UINT32_MAX ? ms_buf_printf(out, "any number")
-                                             : print_count(need->room, "worker", out);
+    ms_buf_printf(out, "\n");
 }
 
 void ms_layout_add_node(struct ms_grid *g,
@@ -95,13 +56,16 @@ void ms_layout_add_node(struct ms_grid *g,
     uint64_t cpus = ms_stock_left(n->cpu_milli, n->cpu_milli_held);
     uint64_t memory = ms_stock_left(n->memory, n->memory_held);
     struct ms_buf text = {0};
-    int rc = 0;
 
     ms_grid_add(g, NULL, n->is_gone ? "%s (gone)" : "%s", n->name);
-    ms_grid_move(g, &text, print_ids(first, count, &text));
+    if (count)
+        ms_buf_printf(&text, "%u", first);
+    if (count > 1)
+        ms_buf_printf(&text, "-%u", first + count - 1);
+    ms_grid_move(g, &text);
     if (holders)
-        rc = holders->print(holders->arg, scope->nodes[i], first, count, &text);
-    ms_grid_move(g, &text, rc);
+        holders->print(holders->arg, scope->nodes[i], first, count, &text);
+    ms_grid_move(g, &text);
     ms_grid_add(g,
                 NULL,
                 "%s of %s",
@@ -125,9 +89,18 @@ static void add_node(struct ms_grid *g,
 
     ms_grid_add(g, NULL, "%s", a->misfit == i ? ">" : "");
     ms_layout_add_node(g, a->stock, a->request->scope, i, holders);
-    ms_grid_move(g, &text, print_wanted(a->request, need, &text));
-    ms_grid_move(g, &text, print_room(need, &text));
+    if (need && need->workers) {
+        ms_buf_printf(&text, "%s", ms_amount_count(need->workers, "worker").text);
+        print_amounts(a->request, need->workers, "", &text);
+    }
+    ms_grid_move(g, &text);
     ms_buf_finish(&text);
+    ms_grid_add(g,
+                NULL,
+                "%s",
+                !need || need->room == UINT32_MAX
+                    ? "any number"
+                    : ms_amount_count(need->room, "worker").text);
 }
 
 int ms_attempt_explain(const struct ms_attempt *a,
@@ -138,8 +111,9 @@ int ms_attempt_explain(const struct ms_attempt *a,
         "", "NODE", "DEVICES", "HELD BY", "CPUS FREE", "MEMORY FREE", "WANTED", "ROOM"};
     size_t count = a->request->scope->count, lines = 0;
     struct ms_grid g;
-    int rc = print_asked(a, table);
+    int rc;
 
+    print_asked(a, table);
     ms_grid_init(&g, "llllllll");
     ms_grid_add_titles(&g, titles);
     for (size_t i = 0; i < count; i++)
@@ -147,7 +121,6 @@ int ms_attempt_explain(const struct ms_attempt *a,
             add_node(&g, a, i, holders);
             lines++;
         }
-    g.failed = rc ? rc : g.failed;
     rc = ms_grid_end(&g, table);
     if (rc == 0 && lines < count)
         rc = ms_buf_printf(table, "   and %zu more nodes\n", count - lines);

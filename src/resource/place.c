@@ -1,6 +1,7 @@
 /* place.c - placement groups: checks, holding, giving back */
 #include "resource/place.h"
 #include "base/cleanup.h"
+#include "resource/amount.h"
 #include "resource/place_impl.h"
 
 #include <assert.h>
@@ -48,26 +49,21 @@ static int compare_valued(const void *a, const void *b)
     return rc ? rc : (x->node > y->node) - (x->node < y->node);
 }
 
-int ms_domains_init(struct ms_domains *d, const struct ms_stock *s, const char *same)
+/* See place_impl.h; malloc'd. NULL: out of memory. */
+static uint32_t *find_domains(const struct ms_stock *s, const char *same)
 {
-    MS_CLEANUP(ms_cleanup_free) struct valued *values = NULL;
+    MS_CLEANUP(ms_cleanup_free)
+    struct valued *values = same ? calloc(s->count + 1, sizeof *values) : NULL;
+    uint32_t *of = same && !values ? NULL : calloc(s->count + 1, sizeof *of);
     size_t count = 0;
 
-    *d = (struct ms_domains){.of = calloc(s->count ? s->count : 1, sizeof *d->of)};
-    if (!d->of)
-        return -ENOMEM;
-    if (!same)
-        return 0;
-    values = calloc(s->count ? s->count : 1, sizeof *values);
-    if (!values) {
-        ms_domains_finish(d);
-        return -ENOMEM;
-    }
+    if (!of || !same)
+        return of;
     for (uint32_t i = 0; i < s->count; i++) {
         const struct ms_stock_node *n = &s->nodes[i];
         const char *value = ms_label_find(n->labels, n->label_count, same);
 
-        d->of[i] = UINT32_MAX;
+        of[i] = UINT32_MAX;
         if (value)
             values[count++] = (struct valued){value, i};
     }
@@ -75,15 +71,9 @@ int ms_domains_init(struct ms_domains *d, const struct ms_stock *s, const char *
     for (size_t i = 0, first = 0; i < count; i++) {
         if (strcmp(values[i].value, values[first].value) != 0)
             first = i;
-        d->of[values[i].node] = values[first].node;
+        of[values[i].node] = values[first].node;
     }
-    return 0;
-}
-
-void ms_domains_finish(struct ms_domains *d)
-{
-    free(d->of);
-    *d = (struct ms_domains){0};
+    return of;
 }
 
 /* ---- placing --------------------------------------------------------------------- */
@@ -159,14 +149,12 @@ no_place(const struct ms_place_request *r, int rc, uint64_t steps, struct ms_err
             r->count,
             ms_strategy_name(r->strategy),
             (unsigned long long)steps);
-    return ms_error_set(
-        err,
-        rc,
-        "group '%s': its %zu bundle%s (%s) cannot be placed on what is free",
-        r->name,
-        r->count,
-        r->count == 1 ? "" : "s",
-        ms_strategy_name(r->strategy));
+    return ms_error_set(err,
+                        rc,
+                        "group '%s': its %s (%s) cannot be placed on what is free",
+                        r->name,
+                        ms_amount_count(r->count, "bundle").text,
+                        ms_strategy_name(r->strategy));
 }
 
 static int place(struct ms_stock *s,
@@ -174,15 +162,13 @@ static int place(struct ms_stock *s,
                  struct ms_placement *out,
                  struct ms_error *err)
 {
-    struct ms_domains domains = {0};
+    MS_CLEANUP(ms_cleanup_free) uint32_t *domain_of = find_domains(s, r->same);
     struct ms_placement p = {0};
     uint64_t steps = 0;
-    int rc = placement_init(&p, r);
+    int rc = domain_of ? placement_init(&p, r) : -ENOMEM;
 
-    if (rc == 0)
-        rc = ms_domains_init(&domains, s, r->same);
     if (rc == 0 && is_equal(r)) {
-        rc = ms_place_equal(s, r, &domains, &p);
+        rc = ms_place_equal(s, r, domain_of, &p);
         for (size_t i = 0; rc == 0 && i < r->count; i++) {
             bool taken = ms_bundle_take(
                 &r->bundles[i], &s->nodes[p.nodes[i]], p.devices + p.first[i]);
@@ -190,9 +176,8 @@ static int place(struct ms_stock *s,
             assert(taken);
         }
     } else if (rc == 0) {
-        rc = ms_place_mixed(s, r, &domains, &p, &steps);
+        rc = ms_place_mixed(s, r, domain_of, &p, &steps);
     }
-    ms_domains_finish(&domains);
     if (rc < 0) {
         ms_placement_finish(&p);
         return no_place(r, rc, steps, err);

@@ -8,7 +8,7 @@
 /* One attempt with equal bundles. */
 struct attempt {
     const struct ms_stock *stock;
-    const struct ms_domains *domains;
+    const uint32_t *domain_of;
     enum ms_strategy strategy;
     uint32_t want;
     uint32_t *room;  /* [nodes] bundles that fit there */
@@ -32,7 +32,7 @@ static uint32_t worth(const struct attempt *a, size_t node)
 static void measure(struct attempt *a, const struct ms_bundle *b)
 {
     for (size_t i = 0; i < a->stock->count; i++) {
-        uint32_t domain = a->domains->of[i];
+        uint32_t domain = a->domain_of[i];
 
         if (domain == UINT32_MAX)
             continue;
@@ -47,12 +47,14 @@ static void measure(struct attempt *a, const struct ms_bundle *b)
 static int attempt_init(struct attempt *a,
                         const struct ms_stock *s,
                         const struct ms_place_request *r,
-                        const struct ms_domains *d)
+                        const uint32_t *domain_of)
 {
     size_t nodes = s->count ? s->count : 1;
 
-    *a = (struct attempt){
-        .stock = s, .domains = d, .strategy = r->strategy, .want = (uint32_t)r->count};
+    *a = (struct attempt){.stock = s,
+                          .domain_of = domain_of,
+                          .strategy = r->strategy,
+                          .want = (uint32_t)r->count};
     a->room = calloc(nodes, sizeof *a->room);
     a->total = calloc(nodes, sizeof *a->total);
     if (!a->room || !a->total)
@@ -77,7 +79,7 @@ static uint32_t choose_domain(const struct attempt *a)
 static void keep_domain(struct attempt *a, uint32_t domain)
 {
     for (size_t i = 0; i < a->stock->count; i++)
-        if (a->domains->of[i] != domain)
+        if (a->domain_of[i] != domain)
             a->room[i] = 0;
 }
 
@@ -208,11 +210,11 @@ static int count_by_strategy(struct attempt *a)
 
 int ms_place_equal(const struct ms_stock *s,
                    const struct ms_place_request *r,
-                   const struct ms_domains *d,
+                   const uint32_t *domain_of,
                    struct ms_placement *p)
 {
     MS_CLEANUP(attempt_finish) struct attempt a = {0};
-    int rc = attempt_init(&a, s, r, d);
+    int rc = attempt_init(&a, s, r, domain_of);
     uint32_t domain;
     size_t bundle = 0;
 

@@ -9,27 +9,20 @@
 
 #include "resource/place.h"
 
-/* Nodes by their value of the label `same`: of[i] is the first node that has the value
- * of node i, UINT32_MAX if node i has none; 0 for all without a label. */
-struct ms_domains {
-    uint32_t *of;
-};
-
-/* -ENOMEM. */
-int ms_domains_init(struct ms_domains *d, const struct ms_stock *s, const char *same);
-void ms_domains_finish(struct ms_domains *d);
+/* The domains of nodes, by their value of the label `same`: domain_of[i] is the first node that
+ * has the value of node i, UINT32_MAX if node i has none; 0 for all without a label. */
 
 /* Fill p->nodes for equal bundles, holding nothing: 0, -ENOSPC, -ENOMEM. */
 int ms_place_equal(const struct ms_stock *s,
                    const struct ms_place_request *r,
-                   const struct ms_domains *d,
+                   const uint32_t *domain_of,
                    struct ms_placement *p);
 
 /* Fill p->nodes and p->devices, for any bundles, and hold them. 0; -ENOSPC, -EAGAIN,
  * -ENOMEM, with the stock as it was. `*steps` is how many were made. */
 int ms_place_mixed(struct ms_stock *s,
                    const struct ms_place_request *r,
-                   const struct ms_domains *d,
+                   const uint32_t *domain_of,
                    struct ms_placement *p,
                    uint64_t *steps);
 

@@ -16,7 +16,7 @@
 struct search {
     struct ms_stock *stock;
     const struct ms_place_request *request;
-    const struct ms_domains *domains;
+    const uint32_t *domain_of;
     struct ms_placement *out;
     size_t *order;     /* [bundles] the biggest first */
     uint32_t *on_node; /* [nodes] bundles of this group there */
@@ -64,7 +64,7 @@ static int compare_bundles(const void *a, const void *b, void *arg)
 
 static bool may_use(const struct search *s, uint32_t node, size_t at)
 {
-    if (s->domains->of[node] != s->domain)
+    if (s->domain_of[node] != s->domain)
         return false;
     switch (s->request->strategy) {
     case MS_STRATEGY_STRICT_SPREAD:
@@ -172,7 +172,7 @@ static bool is_same_room(const struct ms_stock_node *a, const struct ms_stock_no
 static bool was_tried(const struct search *s, uint32_t first, uint32_t node)
 {
     for (uint32_t i = first; i < node; i++)
-        if (!s->on_node[i] == !s->on_node[node] && s->domains->of[i] == s->domain &&
+        if (!s->on_node[i] == !s->on_node[node] && s->domain_of[i] == s->domain &&
             is_same_room(&s->stock->nodes[i], &s->stock->nodes[node]))
             return true;
     return false;
@@ -286,7 +286,7 @@ static void search_finish(struct search *s)
 static bool search_domains(struct search *s, bool (*place)(struct search *s))
 {
     for (uint32_t i = 0; i < s->stock->count; i++) {
-        if (s->domains->of[i] != i)
+        if (s->domain_of[i] != i)
             continue;
         s->domain = i;
         if (place(s))
@@ -302,12 +302,12 @@ static bool place_by_search(struct search *s)
 
 int ms_place_mixed(struct ms_stock *stock,
                    const struct ms_place_request *r,
-                   const struct ms_domains *d,
+                   const uint32_t *domain_of,
                    struct ms_placement *p,
                    uint64_t *steps)
 {
     MS_CLEANUP(search_finish)
-    struct search s = {.stock = stock, .request = r, .domains = d, .out = p};
+    struct search s = {.stock = stock, .request = r, .domain_of = domain_of, .out = p};
     bool found;
 
     if (search_init(&s) < 0)

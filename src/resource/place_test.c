@@ -12,7 +12,7 @@
 static void add_node(struct ms_stock *s, const char *name, unsigned cpus, unsigned gpus)
 {
     int kind = ms_stock_kind(s, "gpu", NULL);
-    int64_t i = ms_stock_add(s, name, cpus * 1000ull, 64ull << 30, NULL);
+    int64_t i = ms_stock_append(s, name, cpus * 1000ull, 64ull << 30, NULL);
 
     assert_true(kind > 0 && i >= 0);
     assert_int_equal(
@@ -218,22 +218,21 @@ static void test_kinds_and_extras(void **state)
 static void test_labels_and_same_domain(void **state)
 {
     struct ms_stock s = {0};
-    struct ms_selector fast;
+    struct ms_selector fast = {0};
     struct ms_bundle b = {.devices = 1, .selector = &fast};
     struct ms_bundle bundles[3] = {b, b, b};
     struct ms_place_request r = {.name = "g", .bundles = bundles, .count = 3};
     struct ms_placement p;
 
     (void)state;
-    ms_selector_init(&fast);
     add_nodes(&s, 4, 8, 2);
-    ms_stock_add_label(&s, 0, "gpu", "h800", NULL);
-    ms_stock_add_label(&s, 1, "gpu", "h20", NULL);
-    ms_stock_add_label(&s, 2, "gpu", "h800", NULL);
-    ms_stock_add_label(&s, 3, "gpu", "h800", NULL);
-    ms_stock_add_label(&s, 0, "rack", "a", NULL);
-    ms_stock_add_label(&s, 2, "rack", "b", NULL);
-    ms_stock_add_label(&s, 3, "rack", "b", NULL);
+    ms_stock_add_label(&s, 0, "gpu=h800", NULL);
+    ms_stock_add_label(&s, 1, "gpu=h20", NULL);
+    ms_stock_add_label(&s, 2, "gpu=h800", NULL);
+    ms_stock_add_label(&s, 3, "gpu=h800", NULL);
+    ms_stock_add_label(&s, 0, "rack=a", NULL);
+    ms_stock_add_label(&s, 2, "rack=b", NULL);
+    ms_stock_add_label(&s, 3, "rack=b", NULL);
     assert_int_equal(ms_selector_add(&fast, "gpu", "in(h800, h100)", NULL), 0);
     r.same = "rack";
     assert_int_equal(ms_place(&s, &r, &p, NULL), 0);

@@ -3,8 +3,8 @@
  * All parts of a copy are blocks of one chain, which begins at `owned`: they are freed
  * together, also after a failure half-way.
  */
-#include "resource/request_copy.h"
 #include "base/cleanup.h"
+#include "resource/place.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -60,8 +60,8 @@ static int copy_selector(struct ms_place_request *r, struct ms_bundle *b)
         struct ms_condition *c = &s->conditions[i];
 
         c->name = keep_text(r, c->name);
-        c->values = keep_texts(r, c->values, c->value_count);
-        if (!c->name || !c->values)
+        c->text = keep_text(r, c->text);
+        if (!c->name || !c->text)
             return -ENOMEM;
     }
     return 0;

@@ -161,9 +161,8 @@ static int too_few(const struct ms_stock *s,
         snprintf(of, sizeof of, " of %u devices", r->devices_per_node);
     return ms_error_set(err,
                         -ENOSPC,
-                        "%zu node%s%s %s asked for, and there %s %zu of %zu",
-                        asked,
-                        asked == 1 ? "" : "s",
+                        "%s%s %s asked for, and there %s %zu of %zu",
+                        ms_amount_count(asked, "node").text,
                         of,
                         asked == 1 ? "is" : "are",
                         found == 1 ? "is" : "are",
@@ -236,7 +235,7 @@ int ms_scope_init(struct ms_scope *out,
 
 /* ---- a view ---------------------------------------------------------------------- */
 
-/* A node with its first `count` devices. */
+/* A node with `count` devices, the first of those that it has. */
 static struct ms_stock_node cut(const struct ms_stock_node *from, uint32_t count)
 {
     struct ms_stock_node n = *from;
@@ -262,18 +261,13 @@ int ms_stock_view_init(struct ms_stock_view *v,
         return rc;
     view.stock.count = view.stock.capacity = view.scope.count;
     view.stock.nodes = calloc(view.scope.count + 1, sizeof *view.stock.nodes);
-    view.whole = calloc(view.scope.count + 1, sizeof *view.whole);
-    if (!view.stock.nodes || !view.whole) {
-        free(view.stock.nodes);
-        free(view.whole);
+    if (!view.stock.nodes) {
         ms_scope_finish(&view.scope);
         return ms_error_set(err, -ENOMEM, "out of memory");
     }
-    for (size_t i = 0; i < view.scope.count; i++) {
+    for (size_t i = 0; i < view.scope.count; i++)
         view.stock.nodes[i] =
             cut(&s->nodes[view.scope.nodes[i]], ms_scope_devices_of(&view.scope, i));
-        view.whole[i] = view.stock.nodes[i].whole;
-    }
     *v = view;
     return 0;
 }
@@ -282,14 +276,13 @@ void ms_stock_view_finish(struct ms_stock_view *v)
 {
     for (size_t i = 0; i < v->scope.count; i++) {
         struct ms_stock_node *n = &v->real->nodes[v->scope.nodes[i]];
-        const struct ms_stock_node *seen = &v->stock.nodes[i];
+        struct ms_stock_node seen = cut(&v->stock.nodes[i], n->device_count);
 
-        n->cpu_milli_held = seen->cpu_milli_held;
-        n->memory_held = seen->memory_held;
-        n->whole = n->whole - v->whole[i] + seen->whole;
+        n->cpu_milli_held = seen.cpu_milli_held;
+        n->memory_held = seen.memory_held;
+        n->whole = seen.whole;
     }
     free(v->stock.nodes);
-    free(v->whole);
     ms_scope_finish(&v->scope);
     *v = (struct ms_stock_view){0};
 }

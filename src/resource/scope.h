@@ -30,8 +30,8 @@ struct ms_scope_request {
 struct ms_scope {
     size_t count;
     uint32_t *nodes; /* [count] index in the stock, in the order of names */
-    uint32_t
-        *first; /* [count + 1] global id of the node's first device; the last: all */
+    /* [count + 1] global id of the node's first device; the last: all */
+    uint32_t *first;
 };
 
 /* 0; -ENOSPC: there are not so many such nodes, and `table` (may be NULL) gets those that
@@ -66,7 +66,6 @@ struct ms_stock_view {
     struct ms_stock stock;
     struct ms_stock *real;
     struct ms_scope scope; /* node i of the view is scope.nodes[i] of the real one */
-    uint32_t *whole;       /* of each node, as it was */
 };
 
 /* 0, or as ms_scope_init. */

@@ -14,16 +14,6 @@ static int no_memory(struct ms_error *err)
     return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
-/* On failure the field keeps the message's own empty text. */
-static bool set_text(char **field, const char *text)
-{
-    char *copy = text && *text ? strdup(text) : NULL;
-
-    if (copy)
-        *field = copy;
-    return copy || !text || !*text;
-}
-
 /* Room for one more pointer behind `count`. */
 static bool grow(void *array, size_t count)
 {
@@ -37,13 +27,12 @@ static bool grow(void *array, size_t count)
 
 Muster__NodeShape *ms_shape_create(const char *name)
 {
-    Muster__NodeShape *s = malloc(sizeof *s);
+    Muster__NodeShape *s =
+        (Muster__NodeShape *)ms_proto_create(&muster__node_shape__descriptor);
 
-    if (!s)
-        return NULL;
-    muster__node_shape__init(s);
-    s->cpus = -1;
-    if (set_text(&s->name, name))
+    if (s)
+        s->cpus = -1;
+    if (s && ms_proto_set_text(&s->name, name))
         return s;
     ms_shape_destroy(s);
     return NULL;
@@ -152,10 +141,12 @@ int ms_shape_add_device(Muster__NodeShape *s,
     d->memory = like->memory;
     d->domain = like->domain;
     d->numa = like->numa;
-    if (set_text(&d->kind, like->kind) && set_text(&d->vendor, like->vendor) &&
-        set_text(&d->variable, variable) &&
-        set_text(&d->id, *like->id ? like->id : number) &&
-        set_text(&d->pci, like->pci) && set_text(&d->model, like->model))
+    if (ms_proto_set_text(&d->kind, like->kind) &&
+        ms_proto_set_text(&d->vendor, like->vendor) &&
+        ms_proto_set_text(&d->variable, variable) &&
+        ms_proto_set_text(&d->id, *like->id ? like->id : number) &&
+        ms_proto_set_text(&d->pci, like->pci) &&
+        ms_proto_set_text(&d->model, like->model))
         return 0;
     return no_memory(err);
 }
@@ -207,17 +198,21 @@ int ms_shape_add_resource(Muster__NodeShape *s,
     muster__named_amount__init(a);
     a->amount = amount;
     s->resources[s->n_resources++] = a;
-    return set_text(&a->name, name) ? 0 : no_memory(err);
+    return ms_proto_set_text(&a->name, name) ? 0 : no_memory(err);
 }
 
-static bool has_label(const Muster__NodeShape *s, const char *name)
+int ms_shape_add_label_text(Muster__NodeShape *s,
+                            const char *text,
+                            struct ms_error *err)
 {
-    size_t len = strlen(name);
+    int rc = ms_label_check_text(s->name, text, s->labels, s->n_labels, err);
 
-    for (size_t i = 0; i < s->n_labels; i++)
-        if (strncmp(s->labels[i], name, len) == 0 && s->labels[i][len] == '=')
-            return true;
-    return false;
+    if (rc < 0)
+        return rc;
+    if (!grow(&s->labels, s->n_labels) || !(s->labels[s->n_labels] = strdup(text)))
+        return no_memory(err);
+    s->n_labels++;
+    return 0;
 }
 
 int ms_shape_add_label(Muster__NodeShape *s,
@@ -225,45 +220,11 @@ int ms_shape_add_label(Muster__NodeShape *s,
                        const char *value,
                        struct ms_error *err)
 {
-    int rc = ms_label_check_new(
-        s->name, "label", name, has_label(s, name), s->n_labels, err);
-    char *text = NULL;
+    MS_CLEANUP(ms_cleanup_free) char *text = NULL;
 
-    if (rc == 0)
-        rc = ms_label_check(value, "value of a label", err);
-    if (rc < 0)
-        return rc;
-    if (!grow(&s->labels, s->n_labels) || asprintf(&text, "%s=%s", name, value) < 0)
+    if (asprintf(&text, "%s=%s", name, value) < 0)
         return no_memory(err);
-    s->labels[s->n_labels++] = text;
-    return 0;
-}
-
-/* The name in "NAME=VALUE", and where the value begins. NULL: *rc says why. */
-static char *
-label_name(const char *text, const char **value, int *rc, struct ms_error *err)
-{
-    const char *equals = strchr(text, '=');
-    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
-
-    if (!equals)
-        *rc = ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
-    else if (!name)
-        *rc = no_memory(err);
-    else
-        *value = equals + 1;
-    return name;
-}
-
-int ms_shape_add_label_text(Muster__NodeShape *s,
-                            const char *text,
-                            struct ms_error *err)
-{
-    const char *value = "";
-    int rc = 0;
-    MS_CLEANUP(ms_cleanup_free) char *name = label_name(text, &value, &rc, err);
-
-    return name ? ms_shape_add_label(s, name, value, err) : rc;
+    return ms_shape_add_label_text(s, text, err);
 }
 
 /* ---- into a stock ---------------------------------------------------------------- */
@@ -286,16 +247,6 @@ static int add_devices(struct ms_stock *stock,
     return rc;
 }
 
-static int
-add_label(struct ms_stock *stock, size_t node, const char *text, struct ms_error *err)
-{
-    const char *value = "";
-    int rc = 0;
-    MS_CLEANUP(ms_cleanup_free) char *name = label_name(text, &value, &rc, err);
-
-    return name ? ms_stock_add_label(stock, node, name, value, err) : rc;
-}
-
 uint64_t ms_shape_cpu_milli(const Muster__NodeShape *s)
 {
     return s->cpus > 0 ? (uint64_t)s->cpus * 1000 : 0;
@@ -313,7 +264,8 @@ int ms_stock_describe(struct ms_stock *stock,
         rc = ms_stock_add_extra(
             stock, node, s->resources[i]->name, s->resources[i]->amount, err);
     for (size_t i = 0; i < s->n_labels && rc == 0; i++) {
-        rc = add_label(stock, node, s->labels[i], skip_bad_labels ? NULL : err);
+        rc =
+            ms_stock_add_label(stock, node, s->labels[i], skip_bad_labels ? NULL : err);
         rc = skip_bad_labels ? 0 : rc;
     }
     return rc;
@@ -323,10 +275,13 @@ int64_t ms_stock_add_shape(struct ms_stock *stock,
                            const Muster__NodeShape *s,
                            struct ms_error *err)
 {
-    int64_t node = ms_stock_add(stock, s->name, ms_shape_cpu_milli(s), s->memory, err);
-    int rc =
-        node < 0 ? (int)node : ms_stock_describe(stock, (size_t)node, s, false, err);
+    int64_t node;
+    int rc;
 
+    if (ms_stock_find(stock, s->name))
+        return ms_error_set(err, -EEXIST, "there are two nodes '%s'", s->name);
+    node = ms_stock_append(stock, s->name, ms_shape_cpu_milli(s), s->memory, err);
+    rc = node < 0 ? (int)node : ms_stock_describe(stock, (size_t)node, s, false, err);
     return rc < 0 ? rc : node;
 }
 

@@ -67,7 +67,7 @@ int ms_stock_describe(struct ms_stock *stock,
                       const Muster__NodeShape *s,
                       bool skip_bad_labels,
                       struct ms_error *err);
-/* A new node of the stock; its index, or a negative errno as ms_stock_add has it. */
+/* A new node of the stock; its index, or a negative errno: -EEXIST, or as ms_stock_append has it. */
 int64_t ms_stock_add_shape(struct ms_stock *stock,
                            const Muster__NodeShape *s,
                            struct ms_error *err);

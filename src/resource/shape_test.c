@@ -86,7 +86,7 @@ static void test_into_a_stock(void **state)
     ms_shape_add_resource(s, "license", 4, &err);
     copy = ms_shape_copy(s);
     assert_non_null(copy);
-    ms_stock_init(&stock);
+    stock = (struct ms_stock){0};
     assert_int_equal(ms_stock_add_shape(&stock, copy, &err), 0);
     assert_int_equal(stock.nodes[0].cpu_milli, 64000);
     assert_int_equal(stock.nodes[0].memory, 1 << 20);

@@ -7,19 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ms_stock_init(struct ms_stock *s)
-{
-    *s = (struct ms_stock){0};
-}
-
-static void strip(struct ms_stock_node *n)
+void ms_stock_strip(struct ms_stock_node *n)
 {
     for (size_t i = 0; i < n->extra_count; i++)
         free(n->extras[i].name);
-    for (size_t i = 0; i < n->label_count; i++) {
-        free(n->labels[i].name);
-        free(n->labels[i].value);
-    }
+    for (size_t i = 0; i < n->label_count; i++)
+        free(n->labels[i]);
     free(n->extras);
     free(n->labels);
     free(n->devices);
@@ -30,26 +23,17 @@ static void strip(struct ms_stock_node *n)
     n->device_count = n->whole = 0;
 }
 
-void ms_stock_strip(struct ms_stock *s, size_t node)
-{
-    strip(&s->nodes[node]);
-}
-
-static void node_finish(struct ms_stock_node *n)
-{
-    strip(n);
-    free(n->name);
-}
-
 void ms_stock_finish(struct ms_stock *s)
 {
-    for (size_t i = 0; i < s->count; i++)
-        node_finish(&s->nodes[i]);
+    for (size_t i = 0; i < s->count; i++) {
+        ms_stock_strip(&s->nodes[i]);
+        free(s->nodes[i].name);
+    }
     for (uint32_t i = 0; i < s->kind_count; i++)
         free(s->kinds[i]);
     free(s->nodes);
     free(s->kinds);
-    ms_stock_init(s);
+    *s = (struct ms_stock){0};
 }
 
 static int no_memory(struct ms_error *err)
@@ -136,31 +120,16 @@ int64_t ms_stock_append(struct ms_stock *s,
                         struct ms_error *err)
 {
     int rc = ms_name_check(name, "node", err);
-    char *copy;
+    struct ms_stock_node n = {.cpu_milli = cpu_milli, .memory = memory};
 
     if (rc < 0)
         return rc;
     if (s->count == MS_STOCK_NODES_MAX)
         return ms_error_set(err, -E2BIG, "more than %zu nodes", MS_STOCK_NODES_MAX);
-    copy = strdup(name);
-    if (!copy || reserve_node(s) < 0) {
-        free(copy);
+    if (reserve_node(s) < 0 || !(n.name = strdup(name)))
         return no_memory(err);
-    }
-    s->nodes[s->count] =
-        (struct ms_stock_node){.name = copy, .cpu_milli = cpu_milli, .memory = memory};
+    s->nodes[s->count] = n;
     return (int64_t)s->count++;
-}
-
-int64_t ms_stock_add(struct ms_stock *s,
-                     const char *name,
-                     uint64_t cpu_milli,
-                     uint64_t memory,
-                     struct ms_error *err)
-{
-    if (ms_stock_find(s, name))
-        return ms_error_set(err, -EEXIST, "there are two nodes '%s'", name);
-    return ms_stock_append(s, name, cpu_milli, memory, err);
 }
 
 int ms_stock_add_devices(struct ms_stock *s,
@@ -205,43 +174,31 @@ int ms_stock_add_extra(struct ms_stock *s,
     struct ms_stock_node *n = &s->nodes[node];
     int rc = ms_label_check_new(
         n->name, "resource", name, ms_stock_find_extra(n, name), n->extra_count, err);
-    char *copy;
+    struct ms_extra extra = {.total = total};
 
     if (rc < 0)
         return rc;
-    copy = strdup(name);
-    if (!copy || grow(&n->extras, n->extra_count, sizeof *n->extras) < 0) {
-        free(copy);
+    if (grow(&n->extras, n->extra_count, sizeof *n->extras) < 0 ||
+        !(extra.name = strdup(name)))
         return no_memory(err);
-    }
-    n->extras[n->extra_count++] = (struct ms_extra){.name = copy, .total = total};
+    n->extras[n->extra_count++] = extra;
     return 0;
 }
 
 int ms_stock_add_label(struct ms_stock *s,
                        size_t node,
-                       const char *name,
-                       const char *value,
+                       const char *text,
                        struct ms_error *err)
 {
     struct ms_stock_node *n = &s->nodes[node];
-    const char *has = ms_label_find(n->labels, n->label_count, name);
-    int rc = ms_label_check_new(n->name, "label", name, has, n->label_count, err);
-    struct ms_label label = {0};
+    int rc = ms_label_check_text(n->name, text, n->labels, n->label_count, err);
 
-    if (rc == 0)
-        rc = ms_label_check(value, "value of a label", err);
     if (rc < 0)
         return rc;
-    label.name = strdup(name);
-    label.value = strdup(value);
-    if (!label.name || !label.value ||
-        grow(&n->labels, n->label_count, sizeof *n->labels) < 0) {
-        free(label.name);
-        free(label.value);
+    if (grow(&n->labels, n->label_count, sizeof *n->labels) < 0 ||
+        !(n->labels[n->label_count] = strdup(text)))
         return no_memory(err);
-    }
-    n->labels[n->label_count++] = label;
+    n->label_count++;
     return 0;
 }
 

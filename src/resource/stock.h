@@ -23,8 +23,8 @@ enum { MS_WHOLE_MILLI = 1000 }; /* a whole device, in thousandths */
 
 struct ms_device {
     uint8_t kind; /* see ms_stock_kind */
-    uint32_t
-        domain; /* devices with the same number are joined closely (NVLink, PCIe) */
+    /* Devices with the same number are joined closely (NVLink, PCIe) */
+    uint32_t domain;
     uint64_t memory; /* bytes; 0: not known */
     uint64_t memory_held;
     uint32_t held_milli; /* by bundles */
@@ -47,10 +47,11 @@ struct ms_stock_node {
     uint32_t whole; /* devices that ms_device_is_free */
     struct ms_extra *extras;
     size_t extra_count;
-    struct ms_label *labels;
+    char **labels; /* "name=value" */
     size_t label_count;
 };
 
+/* All zero: an empty one. */
 struct ms_stock {
     struct ms_stock_node *nodes;
     size_t count, capacity;
@@ -58,7 +59,6 @@ struct ms_stock {
     uint32_t kind_count;
 };
 
-void ms_stock_init(struct ms_stock *s);
 void ms_stock_finish(struct ms_stock *s);
 
 /* The number of a kind of device ("gpu", "npu"), from 1; made if it is new. A negative
@@ -66,21 +66,15 @@ void ms_stock_finish(struct ms_stock *s);
 int ms_stock_kind(struct ms_stock *s, const char *name, struct ms_error *err);
 const char *ms_stock_kind_name(const struct ms_stock *s, uint8_t kind);
 
-/* A new node without devices, extras and labels; its index, or -EINVAL (its name), -EEXIST,
- * -E2BIG, -ENOMEM. The names of the nodes are searched: for many use ms_stock_append. */
-int64_t ms_stock_add(struct ms_stock *s,
-                     const char *name,
-                     uint64_t cpu_milli,
-                     uint64_t memory,
-                     struct ms_error *err);
-/* Forget its devices, extras and labels; nothing of them may be held. */
-void ms_stock_strip(struct ms_stock *s, size_t node);
-/* The same as ms_stock_add without looking whether the name is taken. */
+/* A new node without devices, extras and labels, of a name that is not taken; its index, or
+ * -EINVAL (its name), -E2BIG, -ENOMEM. */
 int64_t ms_stock_append(struct ms_stock *s,
                         const char *name,
                         uint64_t cpu_milli,
                         uint64_t memory,
                         struct ms_error *err);
+/* Forget its devices, extras and labels; nothing of them may be held. */
+void ms_stock_strip(struct ms_stock_node *n);
 
 /* Add to a node. 0; -EINVAL, -EEXIST, -E2BIG, -ENOMEM. */
 int ms_stock_add_devices(struct ms_stock *s,
@@ -97,8 +91,7 @@ int ms_stock_add_extra(struct ms_stock *s,
                        struct ms_error *err);
 int ms_stock_add_label(struct ms_stock *s,
                        size_t node,
-                       const char *name,
-                       const char *value,
+                       const char *text,
                        struct ms_error *err);
 
 /* The stock as if nothing were held, to try things on; names and labels are borrowed. 0 or

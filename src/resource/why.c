@@ -15,97 +15,96 @@ static const char *comma(const struct ms_buf *out, size_t start)
     return out->len > start ? ", " : "";
 }
 
-static int
+static void
 print_devices(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf *out)
 {
     const char *kind = ms_stock_kind_name(s, b->kind);
-    int rc;
 
     if (b->share_milli)
-        rc = ms_buf_printf(out, "0.%03u of a %s", b->share_milli, kind);
+        ms_buf_printf(out, "0.%03u of a %s", b->share_milli, kind);
     else
-        rc =
-            ms_buf_printf(out, "%u %s%s", b->devices, kind, b->devices == 1 ? "" : "s");
-    if (rc == 0 && b->one_domain)
-        rc = ms_buf_printf(out, " of one domain");
-    if (rc == 0 && b->device_memory)
-        rc = ms_buf_printf(out, " with %s", ms_amount_bytes(b->device_memory).text);
-    return rc;
+        ms_buf_printf(out, "%u %s%s", b->devices, kind, b->devices == 1 ? "" : "s");
+    if (b->one_domain)
+        ms_buf_printf(out, " of one domain");
+    if (b->device_memory)
+        ms_buf_printf(out, " with %s", ms_amount_bytes(b->device_memory).text);
 }
 
-static int
+static void
 print_condition(const struct ms_condition *c, const char *before, struct ms_buf *out)
 {
-    const char *verb = c->negated ? "not " : c->value_count > 1 ? "in " : "";
-    int rc = ms_buf_printf(out, "%s%s %s", before, c->name, verb);
+    const char *verb = *c->text == '!' ? "not " : strchr(c->text, '(') ? "in " : "";
+    const char *at = NULL, *between = "";
+    size_t len = 0;
 
-    for (size_t i = 0; rc == 0 && i < c->value_count; i++)
-        rc = ms_buf_printf(out, "%s%s", i ? "|" : "", c->values[i]);
-    return rc;
+    ms_buf_printf(out, "%s%s %s", before, c->name, verb);
+    for (; ms_condition_next(c, &at, &len); between = "|")
+        ms_buf_printf(out, "%s%.*s", between, (int)len, at);
 }
 
 /* "4 gpus, 2 CPUs, 16.0 GiB, zone in a|b" */
-static int
+static void
 print_bundle(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf *out)
 {
     size_t start = out->len;
-    int rc = ms_bundle_width(b) ? print_devices(s, b, out) : 0;
 
-    if (rc == 0 && b->cpu_milli)
-        rc = ms_buf_printf(out,
-                           "%s%s CPU%s",
-                           comma(out, start),
-                           ms_amount_cpus(b->cpu_milli).text,
-                           b->cpu_milli == 1000 ? "" : "s");
-    if (rc == 0 && b->memory)
-        rc = ms_buf_printf(
-            out, "%s%s", comma(out, start), ms_amount_bytes(b->memory).text);
-    for (size_t i = 0; rc == 0 && i < b->extra_count; i++)
-        rc = ms_buf_printf(out,
-                           "%s%llu %s",
-                           comma(out, start),
-                           (unsigned long long)b->extras[i].amount,
-                           b->extras[i].name);
-    for (size_t i = 0; rc == 0 && b->selector && i < b->selector->count; i++)
-        rc = print_condition(&b->selector->conditions[i], comma(out, start), out);
-    return rc == 0 && out->len == start ? ms_buf_printf(out, "nothing") : rc;
+    if (ms_bundle_width(b))
+        print_devices(s, b, out);
+    if (b->cpu_milli)
+        ms_buf_printf(out,
+                      "%s%s CPU%s",
+                      comma(out, start),
+                      ms_amount_cpus(b->cpu_milli).text,
+                      b->cpu_milli == 1000 ? "" : "s");
+    if (b->memory)
+        ms_buf_printf(out, "%s%s", comma(out, start), ms_amount_bytes(b->memory).text);
+    for (size_t i = 0; i < b->extra_count; i++)
+        ms_buf_printf(out,
+                      "%s%llu %s",
+                      comma(out, start),
+                      (unsigned long long)b->extras[i].amount,
+                      b->extras[i].name);
+    for (size_t i = 0; b->selector && i < b->selector->count; i++)
+        print_condition(&b->selector->conditions[i], comma(out, start), out);
+    if (out->len == start)
+        ms_buf_printf(out, "nothing");
 }
 
-static int print_group(const struct ms_place_request *r, struct ms_buf *out)
+static void print_group(const struct ms_place_request *r, struct ms_buf *out)
 {
-    int rc = ms_buf_printf(out,
-                           "group '%s': %zu bundle%s, %s",
-                           r->name,
-                           r->count,
-                           r->count == 1 ? "" : "s",
-                           ms_strategy_name(r->strategy));
-
-    if (rc == 0 && r->same)
-        rc = ms_buf_printf(out, ", all on one %s", r->same);
-    return rc ? rc : ms_buf_printf(out, "\n");
+    ms_buf_printf(out,
+                  "group '%s': %s, %s",
+                  r->name,
+                  ms_amount_count(r->count, "bundle").text,
+                  ms_strategy_name(r->strategy));
+    if (r->same)
+        ms_buf_printf(out, ", all on one %s", r->same);
+    ms_buf_printf(out, "\n");
 }
 
 /* Runs of equal bundles, a line each. */
-static int print_bundles(const struct ms_stock *s,
-                         const struct ms_place_request *r,
-                         struct ms_buf *out)
+static void print_bundles(const struct ms_stock *s,
+                          const struct ms_place_request *r,
+                          struct ms_buf *out)
 {
     size_t lines = 0, end;
-    int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < r->count; i = end, lines++) {
+    for (size_t i = 0; i < r->count; i = end, lines++) {
         for (end = i + 1;
              end < r->count && ms_bundle_is_equal(&r->bundles[i], &r->bundles[end]);
              end++)
             ;
-        if (lines == MS_WHY_LINES_MAX)
-            return ms_buf_printf(out, "  and %zu more\n", r->count - i);
-        rc = end - i == 1 ? ms_buf_printf(out, "  bundle %zu  ", i)
-                          : ms_buf_printf(out, "  bundle %zu-%zu  ", i, end - 1);
-        rc = rc ? rc : print_bundle(s, &r->bundles[i], out);
-        rc = rc ? rc : ms_buf_printf(out, "\n");
+        if (lines == MS_WHY_LINES_MAX) {
+            ms_buf_printf(out, "  and %zu more\n", r->count - i);
+            return;
+        }
+        ms_buf_printf(out, "  bundle %zu", i);
+        if (end - i > 1)
+            ms_buf_printf(out, "-%zu", end - 1);
+        ms_buf_printf(out, "  ");
+        print_bundle(s, &r->bundles[i], out);
+        ms_buf_printf(out, "\n");
     }
-    return rc;
 }
 
 /* The bundle to look at: the first that fits on no node, else the first. */
@@ -215,8 +214,7 @@ static bool look_alike(const struct ms_stock_node *a, const struct ms_stock_node
         a->is_gone != b->is_gone)
         return false;
     for (size_t i = 0; i < a->label_count; i++)
-        if (strcmp(a->labels[i].name, b->labels[i].name) != 0 ||
-            strcmp(a->labels[i].value, b->labels[i].value) != 0)
+        if (strcmp(a->labels[i], b->labels[i]) != 0)
             return false;
     for (size_t i = 0; i < a->extra_count; i++)
         if (a->extras[i].held != b->extras[i].held ||
@@ -234,27 +232,14 @@ struct table {
     bool marked;                      /* there was a '>' */
 };
 
-static void
-add_holders(struct ms_grid *g, const struct table *t, size_t node, uint32_t id)
-{
-    uint32_t real = t->real ? t->real[node] : (uint32_t)node;
-    struct ms_buf text = {0};
-
-    ms_grid_move(
-        g,
-        &text,
-        t->holders->print(
-            t->holders->arg, real, id, t->stock->nodes[node].device_count, &text));
-    ms_buf_finish(&text);
-}
-
 /* Nodes first to last; `id` is that of the first one's first device. */
 static void
 add_node(struct ms_grid *g, struct table *t, size_t first, size_t last, uint32_t id)
 {
     const struct ms_stock_node *n = &t->stock->nodes[first];
+    uint32_t real = t->real ? t->real[first] : (uint32_t)first;
     uint32_t room = ms_bundle_room(t->bundle, n, UINT32_MAX);
-    struct ms_buf why = {0};
+    struct ms_buf text = {0};
 
     ms_grid_add(g, NULL, "%s", room || t->marked ? "" : ">");
     t->marked = t->marked || room == 0;
@@ -269,16 +254,18 @@ add_node(struct ms_grid *g, struct table *t, size_t first, size_t last, uint32_t
              ms_amount_bytes(ms_stock_left(n->memory, n->memory_held)),
              ms_amount_bytes(n->memory));
     ms_grid_add(g, NULL, "%u of %u", n->whole, n->device_count);
-    if (t->holders)
-        add_holders(g, t, first, id);
+    if (t->holders) {
+        t->holders->print(t->holders->arg, real, id, n->device_count, &text);
+        ms_grid_move(g, &text);
+    }
     if (room == UINT32_MAX)
         ms_grid_add(g, NULL, "any");
     else
         ms_grid_add(g, NULL, "%u", room);
     if (room == 0)
-        why_not(t->stock, t->bundle, n, &why);
-    ms_grid_add(g, NULL, "%s", why.len ? ms_buf_str(&why) : "");
-    ms_buf_finish(&why);
+        why_not(t->stock, t->bundle, n, &text);
+    ms_grid_add(g, NULL, "%s", text.len ? ms_buf_str(&text) : "");
+    ms_buf_finish(&text);
 }
 
 /* The end of the run of nodes that share a line with this one. */
@@ -333,10 +320,10 @@ static int explain(struct ms_stock *s,
 
     for (size_t i = 0; i < s->count && !misfit; i++)
         misfit = ms_bundle_room(t.bundle, &s->nodes[i], 1) == 0;
-    rc = ms_buf_printf(out, "%s", misfit ? "" : "> ");
-    rc = rc ? rc : print_group(r, out);
-    rc = rc ? rc : print_bundles(s, r, out);
-    rc = rc ? rc : print_nodes(&t, out);
+    ms_buf_printf(out, "%s", misfit ? "" : "> ");
+    print_group(r, out);
+    print_bundles(s, r, out);
+    rc = print_nodes(&t, out);
     before = out->len;
     rc = rc ? rc : ms_place_suggest(s, r, out);
     return rc || out->len == before ? rc : ms_buf_printf(out, "\n");

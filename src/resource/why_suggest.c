@@ -38,7 +38,7 @@ static bool fits(struct trial *t)
 }
 
 /* What may be limited, in the units of a suggestion. */
-enum resource { DEVICES, CPUS, MEMORY };
+enum resource { DEVICES, CPUS, MEMORY, BUNDLES };
 
 static uint64_t amount_of(const struct ms_bundle *b, enum resource what)
 {
@@ -63,6 +63,8 @@ static bool fits_with(struct trial *t,
                       uint64_t most)
 {
     reset(t, r);
+    if (what == BUNDLES)
+        t->request.count = most;
     for (size_t i = 0; i < r->count; i++)
         limit(&t->bundles[i], what, most);
     return fits(t);
@@ -72,9 +74,9 @@ static bool fits_with(struct trial *t,
 static uint64_t
 largest(struct trial *t, const struct ms_place_request *r, enum resource what)
 {
-    uint64_t low = 1, high = 0; /* low fits, high does not */
+    uint64_t low = 1, high = what == BUNDLES ? r->count : 0; /* high does not fit */
 
-    for (size_t i = 0; i < r->count; i++)
+    for (size_t i = 0; what != BUNDLES && i < r->count; i++)
         if (amount_of(&r->bundles[i], what) > high)
             high = amount_of(&r->bundles[i], what);
     if (high < 2 || !fits_with(t, r, what, 1))
@@ -90,23 +92,6 @@ largest(struct trial *t, const struct ms_place_request *r, enum resource what)
     return low;
 }
 
-static size_t largest_count(struct trial *t, const struct ms_place_request *r)
-{
-    size_t low = 0, high = r->count;
-
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-
-        reset(t, r);
-        t->request.count = middle;
-        if (fits(t))
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* ---- as text --------------------------------------------------------------------- */
 
 static const char *begin(const struct ms_buf *out, size_t start)
@@ -114,76 +99,41 @@ static const char *begin(const struct ms_buf *out, size_t start)
     return out->len > start ? ", or " : "it fits ";
 }
 
-static int suggest_strategy(struct trial *t,
-                            const struct ms_place_request *r,
-                            struct ms_buf *out,
-                            size_t start)
+static void
+suggest_strategy(struct trial *t, const struct ms_place_request *r, struct ms_buf *out)
 {
+    bool is_pack = r->strategy == MS_STRATEGY_STRICT_PACK;
+
+    if (!is_pack && r->strategy != MS_STRATEGY_STRICT_SPREAD)
+        return;
     reset(t, r);
-    if (r->strategy == MS_STRATEGY_STRICT_PACK)
-        t->request.strategy = MS_STRATEGY_PACK;
-    else if (r->strategy == MS_STRATEGY_STRICT_SPREAD)
-        t->request.strategy = MS_STRATEGY_SPREAD;
-    else
-        return 0;
-    return fits(t) ? ms_buf_printf(out,
-                                   "%swith strategy %s",
-                                   begin(out, start),
-                                   ms_strategy_name(t->request.strategy))
-                   : 0;
+    t->request.strategy = is_pack ? MS_STRATEGY_PACK : MS_STRATEGY_SPREAD;
+    if (fits(t))
+        ms_buf_printf(
+            out, "it fits with strategy %s", ms_strategy_name(t->request.strategy));
 }
 
-static int suggest_same(struct trial *t,
-                        const struct ms_place_request *r,
-                        struct ms_buf *out,
-                        size_t start)
-{
-    reset(t, r);
-    t->request.same = NULL;
-    return r->same && fits(t)
-               ? ms_buf_printf(out, "%son more than one %s", begin(out, start), r->same)
-               : 0;
-}
-
-static int suggest_amount(struct trial *t,
-                          const struct ms_place_request *r,
-                          struct ms_buf *out,
-                          size_t start)
+static void suggest_amount(struct trial *t,
+                           const struct ms_place_request *r,
+                           const char *before,
+                           struct ms_buf *out)
 {
     enum resource what = DEVICES;
     uint64_t most = largest(t, r, what);
 
     while (!most && what < MEMORY)
         most = largest(t, r, ++what);
-    if (!most)
-        return 0;
-    if (what == MEMORY)
-        return ms_buf_printf(out,
-                             "%swith %s for each",
-                             begin(out, start),
-                             ms_amount_bytes(most << 20).text);
-    return ms_buf_printf(
-        out,
-        "%swith %llu %s%s for each",
-        begin(out, start),
-        (unsigned long long)most,
-        what == CPUS ? "CPU" : ms_stock_kind_name(t->stock, r->bundles[0].kind),
-        most == 1 ? "" : "s");
-}
-
-static int suggest_count(struct trial *t,
-                         const struct ms_place_request *r,
-                         struct ms_buf *out,
-                         size_t start)
-{
-    size_t count = largest_count(t, r);
-
-    return count ? ms_buf_printf(out,
-                                 "%swith %zu bundle%s",
-                                 begin(out, start),
-                                 count,
-                                 count == 1 ? "" : "s")
-                 : 0;
+    if (most && what == MEMORY)
+        ms_buf_printf(
+            out, "%swith %s for each", before, ms_amount_bytes(most << 20).text);
+    else if (most)
+        ms_buf_printf(out,
+                      "%swith %llu %s%s for each",
+                      before,
+                      (unsigned long long)most,
+                      what == CPUS ? "CPU"
+                                   : ms_stock_kind_name(t->stock, r->bundles[0].kind),
+                      most == 1 ? "" : "s");
 }
 
 int ms_place_suggest(struct ms_stock *s,
@@ -192,13 +142,19 @@ int ms_place_suggest(struct ms_stock *s,
 {
     MS_CLEANUP(trial_finish)
     struct trial t = {.stock = s, .bundles = calloc(r->count, sizeof *t.bundles)};
-    size_t start = out->len;
-    int rc;
+    size_t start = out->len, count;
 
     if (!t.bundles)
         return -ENOMEM;
-    rc = suggest_strategy(&t, r, out, start);
-    rc = rc ? rc : suggest_same(&t, r, out, start);
-    rc = rc ? rc : suggest_amount(&t, r, out, start);
-    return rc ? rc : suggest_count(&t, r, out, start);
+    suggest_strategy(&t, r, out);
+    reset(&t, r);
+    t.request.same = NULL;
+    if (r->same && fits(&t))
+        ms_buf_printf(out, "%son more than one %s", begin(out, start), r->same);
+    suggest_amount(&t, r, begin(out, start), out);
+    count = largest(&t, r, BUNDLES);
+    if (count)
+        ms_buf_printf(
+            out, "%swith %s", begin(out, start), ms_amount_count(count, "bundle").text);
+    return out->failed;
 }

@@ -15,7 +15,7 @@ static void add_nodes(struct ms_stock *s, unsigned count, unsigned cpus, unsigne
     assert_int_equal(ms_stock_kind(s, "gpu", NULL), 1);
     for (unsigned i = 0; i < count; i++) {
         snprintf(name, sizeof name, "n%zu", s->count);
-        assert_true(ms_stock_add(s, name, cpus * 1000ull, 64ull << 30, NULL) >= 0);
+        assert_true(ms_stock_append(s, name, cpus * 1000ull, 64ull << 30, NULL) >= 0);
         assert_int_equal(ms_stock_add_devices(s, s->count - 1, 1, gpus, 0, 0, NULL), 0);
     }
 }
@@ -75,8 +75,8 @@ static void test_hints(void **state)
 
     (void)state;
     add_nodes(&s, 2, 8, 4);
-    ms_stock_add_label(&s, 0, "rack", "a", NULL);
-    ms_stock_add_label(&s, 1, "rack", "b", NULL);
+    ms_stock_add_label(&s, 0, "rack=a", NULL);
+    ms_stock_add_label(&s, 1, "rack=b", NULL);
     r.strategy = MS_STRATEGY_STRICT_PACK;
     expect_hint(
         &s,
@@ -100,7 +100,7 @@ static void test_hints(void **state)
 static void test_reasons(void **state)
 {
     struct ms_stock s = {0};
-    struct ms_selector fast;
+    struct ms_selector fast = {0};
     struct ms_extra_need nic = {"nic", 2};
     struct ms_bundle bundles[] = {
         {.cpu_milli = 500, .share_milli = 250, .kind = 1, .device_memory = 1 << 30},
@@ -109,10 +109,9 @@ static void test_reasons(void **state)
         .name = "g", .bundles = bundles, .count = 2, .same = "rack"};
 
     (void)state;
-    ms_selector_init(&fast);
     assert_int_equal(ms_selector_add(&fast, "gpu", "!in(h20,l20)", NULL), 0);
     add_nodes(&s, 4, 8, 1);
-    ms_stock_add_label(&s, 0, "gpu", "h20", NULL);
+    ms_stock_add_label(&s, 0, "gpu=h20", NULL);
     ms_stock_add_extra(&s, 1, "nic", 1, NULL);
     s.nodes[2].is_gone = true;
     expect(&s,

@@ -19,7 +19,7 @@ NAME = (
     + re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())[1]
 )
 LIBRARIES = ("libevent_core", "libprotobuf-c", "libcrypto", "libssl", "libjansson")
-LIBRARIES += ("libyaml", "libhwloc", "libcurl", "libnghttp2")
+LIBRARIES += ("libyaml", "libhwloc")
 
 
 @pytest.fixture(scope="module")

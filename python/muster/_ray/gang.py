@@ -17,7 +17,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from muster._ray import causes, order
+from muster._ray import Refused, causes, order
 from muster._ray.keeper import STOP_GRACE_S, MusterKeeper
 from muster._ray.nodes import Nodes, asked
 from muster._ray.package import Package
@@ -35,14 +35,6 @@ CAN_SAME = "topology_strategy" in PLACING
 Keeper = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=8, num_cpus=0)(
     MusterKeeper
 )
-
-
-class Refused(Exception):
-    """What an operation ends with."""
-
-    def __init__(self, code: int, why: str) -> None:
-        super().__init__(why)
-        self.code, self.why = code, why
 
 
 def heard(ref: Any) -> asyncio.Future[Any]:

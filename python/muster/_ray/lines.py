@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any, Callable
 
-from muster._ray.gang import Refused
+from muster._ray import Refused
 
 LINE_MAX = 64 << 20
 PIECES_MAX = 1 << 16

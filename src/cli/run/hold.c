@@ -7,7 +7,7 @@
 #include "io/session/session.h"
 #include "io/spawn.h"
 #include "io/tree.h"
-#include "orchestrator/ray/job/local_ray.h"
+#include "orchestrator/ray/site.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -202,7 +202,7 @@ static int restore_placed(struct ms_books *b,
                             rc == -ENOENT ? "group '%s': a node of it is gone"
                                           : "group '%s': out of memory",
                             r->name);
-    return ms_groups_restore(&b->groups, r, &p, out, err);
+    return ms_books_restore(b, r, &p, out, err);
 }
 
 /* One that waited waits anew. */

@@ -60,15 +60,15 @@ static void keep(struct ms_head *h, const struct ms_group *g)
 /* Deadlines that have come, and the next one; -1: none. */
 static int64_t pass_time(struct ms_head *h)
 {
-    struct ms_groups *g = &h->place.books.groups;
+    struct ms_books *b = &h->place.books;
     int64_t now_ns = ms_now_ns(), next_ns;
     const struct ms_group *news;
 
     pthread_mutex_lock(&h->place.lock);
-    ms_groups_expire(g, now_ns);
-    while ((news = ms_groups_next(g))) /* those who want to know wait below */
+    ms_books_expire(b, now_ns);
+    while ((news = ms_books_next(b))) /* those who want to know wait below */
         keep(h, news);
-    next_ns = ms_groups_deadline(g);
+    next_ns = ms_books_deadline(b);
     pthread_mutex_unlock(&h->place.lock);
     if (next_ns == MS_NEVER)
         return -1;

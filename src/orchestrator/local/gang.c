@@ -1,7 +1,6 @@
 /* gang.c - pieces that were asked for together: they wait, are placed, and are released */
 #include "base/cleanup.h"
 #include "orchestrator/local/local_impl.h"
-#include "resource/request_copy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,7 +70,7 @@ void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *lik
         said.device_count = g->placement.first[i + 1] - first;
         ms_inventory_update(&l->controller.inventory, r, &said);
     }
-    ms_watches_wake(&l->controller.watches);
+    ms_controller_news(&l->controller);
 }
 
 /* ---- placing ----------------------------------------------------------------------- */

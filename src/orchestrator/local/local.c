@@ -150,45 +150,6 @@ static const struct ms_engine engine = {
     .turned = place_gangs,
 };
 
-/* ---- what is there ----------------------------------------------------------------- */
-
-pid_t ms_local_agent_pid(const struct ms_orchestrator *o,
-                         const char *key,
-                         uint32_t number)
-{
-    const struct local *l = (const struct local *)o;
-    const struct gang *g = ms_gang_find(l, key, number);
-
-    if (!g || !g->is_placed)
-        return 0;
-    ms_list_each (p, &g->parts, struct part, link)
-        if (p->node == g->placement.nodes[number - g->first] && p->is_alive)
-            return p->agent.process.pid;
-    return 0;
-}
-
-/* Of a part that has ended nothing is held. */
-static size_t held_of(const struct gang *g)
-{
-    size_t held = 0;
-
-    if (!g->is_placed)
-        return g->left;
-    ms_list_each (p, &g->parts, struct part, link)
-        held += p->is_alive ? p->left : 0;
-    return held;
-}
-
-size_t ms_local_held(const struct ms_orchestrator *o)
-{
-    const struct local *l = (const struct local *)o;
-    size_t held = 0;
-
-    ms_list_each (g, &l->gangs, struct gang, link)
-        held += held_of(g);
-    return held;
-}
-
 /* ---- life -------------------------------------------------------------------------- */
 
 static void free_texts(char **texts, size_t count)

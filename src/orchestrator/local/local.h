@@ -43,11 +43,4 @@ struct ms_local_options {
 struct ms_orchestrator *ms_orchestrator_local(const struct ms_local_options *o,
                                               struct ms_error *err);
 
-/* The process of a piece's agent; 0: there is none. */
-pid_t ms_local_agent_pid(const struct ms_orchestrator *o,
-                         const char *key,
-                         uint32_t number);
-/* Pieces that hold something, or wait. */
-size_t ms_local_held(const struct ms_orchestrator *o);
-
 #endif

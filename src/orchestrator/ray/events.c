@@ -85,7 +85,7 @@ static void on_piece(struct ray *r, const json_t *o)
         return; /* of a newer bridge, or none at all */
     m = piece_place(r, key, said.number);
     if (m && ms_inventory_update(&r->controller.inventory, m, &said) > 0)
-        ms_watches_wake(&r->controller.watches);
+        ms_controller_news(&r->controller);
 }
 
 static void on_gone(struct ray *r, const json_t *o)
@@ -102,7 +102,7 @@ static void on_gone(struct ray *r, const json_t *o)
             &r->controller.inventory, m, (uint32_t)json_integer_value(number));
     if (!json_is_integer(number) || m->count == 0)
         ms_inventory_remove(&r->controller.inventory, m);
-    ms_watches_wake(&r->controller.watches);
+    ms_controller_news(&r->controller);
 }
 
 static void on_ray_silent(struct ray *r, const json_t *o)
@@ -164,5 +164,5 @@ void ms_ray_all_ended(struct ray *r, const struct ms_error *why)
             said.detail = why->text;
             ms_inventory_update(&r->controller.inventory, m, &said);
         }
-    ms_watches_wake(&r->controller.watches);
+    ms_controller_news(&r->controller);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -246,6 +248,28 @@ void fake_ray_start(struct fake_ray *f, struct ms_loop *loop, const char *work_d
         ms_watch_init(&f->listening, loop, f->fd, MS_READ, on_listening, f), 0);
     snprintf(f->address, sizeof f->address, "http://127.0.0.1:%u", port);
     snprintf(f->log, sizeof f->log, "%s/job.log", work_dir);
+}
+
+void fake_ray_make_python_dir(const char *dir)
+{
+    static const char *const linked[] = {"ray_job.py", "_ray"};
+    char self[PATH_MAX] = "", from[2 * PATH_MAX], to[PATH_MAX];
+    FILE *f;
+
+    snprintf(to, sizeof to, "%s/muster", dir);
+    assert_int_equal(mkdir(to, 0700), 0);
+    snprintf(to, sizeof to, "%s/muster/ray_bridge.py", dir);
+    f = fopen(to, "w");
+    fputs("#", f);
+    fclose(f);
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    for (int up = 0; up < 4; up++) /* ROOT/build/KIND/t/PROGRAM */
+        *strrchr(self, '/') = 0;
+    for (size_t i = 0; i < MS_COUNT(linked); i++) {
+        snprintf(from, sizeof from, "%s/python/muster/%s", self, linked[i]);
+        snprintf(to, sizeof to, "%s/muster/%s", dir, linked[i]);
+        assert_int_equal(symlink(from, to), 0);
+    }
 }
 
 void fake_ray_finish(struct fake_ray *f)

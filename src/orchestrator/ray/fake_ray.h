@@ -33,6 +33,8 @@ struct fake_ray {
 };
 
 void fake_ray_start(struct fake_ray *f, struct ms_loop *loop, const char *work_dir);
+/* A folder "muster" in `dir`: as much of the Python package as a job needs. */
+void fake_ray_make_python_dir(const char *dir);
 /* What runs is killed. */
 void fake_ray_finish(struct fake_ray *f);
 

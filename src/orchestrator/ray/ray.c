@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "io/json.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>
@@ -20,11 +21,6 @@
     (5 * MS_NS_PER_S) /* for a bridge that is over to leave nothing behind */
 #define LAUNCH_MAX_S                                                                   \
     (30.0 * 24 * 3600) /* what a bridge takes as a timeout; later ends here */
-
-struct avoided {
-    struct ms_list link;
-    char *node, *reason;
-};
 
 static struct ray *ray_of(const struct ms_orch_op *op)
 {
@@ -57,47 +53,14 @@ static void post(struct ray *r, json_t *request)
     json_decref(request);
 }
 
-/* ---- nodes to avoid ---------------------------------------------------------------- */
-
+/* The next bridge is to know what the one before was asked to avoid. */
 static void post_avoided(struct ray *r)
 {
-    ms_list_each (a, &r->avoided, struct avoided, link)
-        post(r,
-             json_pack("{s:s, s:s, s:s}",
-                       "verb",
-                       "avoid",
-                       "node",
-                       a->node,
-                       "reason",
-                       a->reason));
-}
+    const char *node;
+    json_t *reason;
 
-static void avoided_free(struct avoided *a)
-{
-    ms_list_remove(&a->link);
-    free(a->node);
-    free(a->reason);
-    free(a);
-}
-
-/* The next bridge is to know it too. */
-static bool remember(struct ray *r, const char *node, const char *reason)
-{
-    struct avoided *a = calloc(1, sizeof *a);
-
-    ms_list_each (old, &r->avoided, struct avoided, link)
-        if (strcmp(old->node, node) == 0)
-            avoided_free(old);
-    if (!a)
-        return false;
-    ms_list_add_tail(&r->avoided, &a->link);
-    a->node = strdup(node);
-    a->reason = strdup(reason);
-    if (!a->node || !a->reason) {
-        avoided_free(a);
-        return false;
-    }
-    return true;
+    json_object_foreach(r->avoided, node, reason)
+        post(r, ms_ray_avoid_request(node, json_string_value(reason)));
 }
 
 /* ---- answers ----------------------------------------------------------------------- */
@@ -220,7 +183,7 @@ void ms_ray_leave_bridge(struct ray *r, bool keep)
 {
     if (!keep &&
         r->bridge == BRIDGE_UP) /* nobody needs what it holds, whatever its grace */
-        post(r, json_pack("{s:s}", "verb", "end"));
+        post(r, MS_JSON({"verb", json_string("end")}));
     drop(&r->transport, keep, END_NS);
     drop(&r->old, false, LINGER_NS);
 }
@@ -277,7 +240,8 @@ static void begin(struct ms_orch_op *op)
     struct ms_error why = {0};
     bool is_durable = r->controller.base.ops->can & MS_ORCH_DURABLE;
 
-    if (op->kind == MS_OP_AVOID && !remember(r, op->node, op->reason))
+    if (op->kind == MS_OP_AVOID &&
+        json_object_set_new(r->avoided, op->node, ms_json_string(op->reason)) < 0)
         fail_to_ask(op, (ms_error_set(&why, -ENOMEM, "out of memory"), &why));
     else if (r->bridge == BRIDGE_UP)
         ask(op);
@@ -307,13 +271,9 @@ static void give_up(struct ms_orch_op *op, const struct ms_error *why)
     bool is_late = now_ns >= op->give_up_ns;
 
     post(ray_of(op),
-         json_pack("{s:s, s:I, s:b}",
-                   "verb",
-                   "cancel",
-                   "of",
-                   (json_int_t)op->request,
-                   "undo",
-                   (int)is_late));
+         MS_JSON({"verb", json_string("cancel")},
+                 {"of", json_integer((json_int_t)op->request)},
+                 {"undo", json_boolean(is_late)}));
     if (is_late)
         ms_op_fail(op, why);
     else if (until_ns < op->give_up_ns)
@@ -370,8 +330,7 @@ static void end(struct ray *r, bool keep)
     ms_ray_leave_bridge(r, keep);
     ms_controller_finish(&r->controller);
     ms_timer_finish(&r->linger);
-    ms_list_each (a, &r->avoided, struct avoided, link)
-        avoided_free(a);
+    json_decref(r->avoided);
     for (size_t i = 0; texts_of(&r->options, i); i++)
         free((char *)(uintptr_t)*texts_of(&r->options, i));
     free(r);
@@ -427,7 +386,7 @@ struct ms_orchestrator *ms_ray_create(const struct ms_ray_options *o,
     r->open = strcmp(o->site.address, MS_RAY_INSIDE) == 0 ? ms_bridge_open_child
                                                           : ms_bridge_open_job;
     r->late_ns = LATE_NS;
-    ms_list_init(&r->avoided);
+    r->avoided = json_object();
     /* cursors are after all of a controller before */
     if (ms_controller_init(&r->controller,
                            o->grace_ns > 0 ? &durable_ops : &plain_ops,

@@ -18,7 +18,7 @@ struct ray {
     struct ms_controller controller;
     struct ms_ray_options options; /* its texts are ours */
     ms_bridge_open *open;
-    struct ms_list avoided;
+    json_t *avoided; /* reasons, by the names of nodes */
     struct ms_timer linger;
     struct ms_bridge_transport *transport, *old; /* `old` is over, and cleans up */
     enum bridge_state bridge;
@@ -46,6 +46,7 @@ void ms_ray_answered(struct ray *r, uint64_t id, int rc, const char *why);
 /* What it asks for; NULL: out of memory, or (*err is set) it cannot be asked. */
 json_t *
 ms_ray_request(const struct ms_orch_op *op, double timeout_s, struct ms_error *err);
+json_t *ms_ray_avoid_request(const char *node, const char *reason);
 
 /* ---- events.c ---------------------------------------------------------------------- */
 

@@ -164,14 +164,8 @@ static void be_dashboard(const struct ray_rig *r, int say)
 static void make_files(const struct ray_rig *r)
 {
     char path[PATH_MAX];
-    FILE *f;
 
-    snprintf(path, sizeof path, "%s/muster", r->dir);
-    assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(path, sizeof path, "%s/muster/ray_bridge.py", r->dir);
-    f = fopen(path, "w");
-    fputs("#", f);
-    fclose(f);
+    fake_ray_make_python_dir(r->dir);
     snprintf(path, sizeof path, "%s/bin", r->dir);
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(path, sizeof path, "%s/bin/muster", r->dir);

@@ -2,37 +2,21 @@
 #include "base/name.h"
 #include "io/json.h"
 #include "io/session/secret.h"
-#include "orchestrator/ray/job/rest.h"
+#include "orchestrator/ray/job/job.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <string.h>
 
-/* "a", "!a", "in(a,b)", "!in(a,b)": as Ray writes them. */
-static json_t *condition(const struct ms_condition *c)
-{
-    json_t *text = json_string(c->negated ? "!" : "");
-
-    for (size_t i = 0; text && i < c->value_count; i++) {
-        const char *before = c->value_count == 1 ? "" : i == 0 ? "in(" : ",";
-        const char *behind = c->value_count > 1 && i + 1 == c->value_count ? ")" : "";
-        json_t *longer = json_sprintf(
-            "%s%s%s%s", json_string_value(text), before, c->values[i], behind);
-
-        json_decref(text);
-        text = longer;
-    }
-    return text;
-}
-
 static json_t *labels_of(const struct ms_bundle *b)
 {
     json_t *o = json_object();
 
     for (size_t i = 0; o && b->selector && i < b->selector->count; i++)
-        json_object_set_new(
-            o, b->selector->conditions[i].name, condition(&b->selector->conditions[i]));
+        json_object_set_new(o,
+                            b->selector->conditions[i].name,
+                            json_string(b->selector->conditions[i].text));
     return o;
 }
 
@@ -50,17 +34,11 @@ static json_t *piece_of(const struct ms_bundle *b)
 {
     double gpus = b->devices ? b->devices : b->share_milli / 1000.0;
 
-    return json_pack("{s:f, s:f, s:I, s:o, s:o}",
-                     "cpus",
-                     (double)b->cpu_milli / 1000.0,
-                     "gpus",
-                     gpus,
-                     "memory",
-                     (json_int_t)b->memory,
-                     "resources",
-                     resources_of(b),
-                     "labels",
-                     labels_of(b));
+    return MS_JSON({"cpus", json_real((double)b->cpu_milli / 1000.0)},
+                   {"gpus", json_real(gpus)},
+                   {"memory", json_integer((json_int_t)b->memory)},
+                   {"resources", resources_of(b)},
+                   {"labels", labels_of(b)});
 }
 
 /* The secret itself goes: there is no file of ours where the agents are. It travels by
@@ -75,13 +53,9 @@ static json_t *agent_of(const struct ms_agent_start *a, struct ms_error *err)
         return NULL;
     if (a->secret_file)
         ms_hex(secret, sizeof secret, hex);
-    o = json_pack("{s:s?, s:s?, s:o}",
-                  "head",
-                  a->head,
-                  "secret",
-                  a->secret_file ? hex : NULL,
-                  "env",
-                  ms_ray_env_object(a->env));
+    o = MS_JSON({"head", ms_json_string(a->head)},
+                {"secret", ms_json_string(a->secret_file ? hex : NULL)},
+                {"env", ms_ray_env_object(a->env)});
     OPENSSL_cleanse(secret, sizeof secret);
     OPENSSL_cleanse(hex, sizeof hex);
     return o;
@@ -108,28 +82,19 @@ static json_t *numbers_of(const struct ms_orch_op *op)
 static json_t *
 launch_of(const struct ms_orch_op *op, double timeout_s, struct ms_error *err)
 {
-    json_t *agent = agent_of(&op->agent, err), *pieces = pieces_of(op);
+    json_t *pieces = pieces_of(op);
 
-    if (!agent || json_array_size(pieces) != op->pieces.count) {
-        json_decref(agent);
+    if (json_array_size(pieces) != op->pieces.count) {
         json_decref(pieces);
         return NULL;
     }
-    return json_pack("{s:s, s:s, s:o, s:s, s:s?, s:o, s:f}",
-                     "verb",
-                     op->kind == MS_OP_GROW ? "grow" : "reserve",
-                     "key",
-                     op->key,
-                     "pieces",
-                     pieces,
-                     "strategy",
-                     ms_strategy_name(op->pieces.strategy),
-                     "same",
-                     op->pieces.same,
-                     "agent",
-                     agent,
-                     "timeout_s",
-                     timeout_s);
+    return MS_JSON({"verb", json_string(op->kind == MS_OP_GROW ? "grow" : "reserve")},
+                   {"key", json_string(op->key)},
+                   {"pieces", pieces},
+                   {"strategy", json_string(ms_strategy_name(op->pieces.strategy))},
+                   {"same", ms_json_string(op->pieces.same)},
+                   {"agent", agent_of(&op->agent, err)},
+                   {"timeout_s", json_real(timeout_s)});
 }
 
 json_t *
@@ -138,15 +103,17 @@ ms_ray_request(const struct ms_orch_op *op, double timeout_s, struct ms_error *e
     if (ms_op_is_launch(op))
         return launch_of(op, timeout_s, err);
     if (op->kind == MS_OP_LIST)
-        return json_pack("{s:s}", "verb", "list");
+        return MS_JSON({"verb", json_string("list")});
     if (op->kind == MS_OP_AVOID)
-        return json_pack(
-            "{s:s, s:s, s:s}", "verb", "avoid", "node", op->node, "reason", op->reason);
-    return json_pack("{s:s, s:s, s:o*}",
-                     "verb",
-                     "release",
-                     "key",
-                     op->key,
-                     "pieces",
-                     op->count ? numbers_of(op) : NULL);
+        return ms_ray_avoid_request(op->node, op->reason);
+    return MS_JSON({"verb", json_string("release")},
+                   {"key", json_string(op->key)},
+                   {"pieces", numbers_of(op)});
+}
+
+json_t *ms_ray_avoid_request(const char *node, const char *reason)
+{
+    return MS_JSON({"verb", json_string("avoid")},
+                   {"node", ms_json_string(node)},
+                   {"reason", ms_json_string(reason)});
 }

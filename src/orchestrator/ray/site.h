@@ -4,6 +4,8 @@
 
 #define MS_RAY_LOCAL  "local"
 #define MS_RAY_INSIDE "inside"
+/* The folder of a Ray of our own: python/muster/_ray/local.py */
+#define MS_LOCAL_RAY_DIR "muster-ray-"
 
 struct ms_ray_site {
     /* "http://HEAD:8265" (also https, or without a scheme): the cluster's dashboard;

@@ -140,7 +140,7 @@ static int begin_node(struct ms_sim *s, size_t i)
 
 static int add_node(struct ms_sim *s, const struct ms_sim_options *o, size_t i)
 {
-    char name[NODE_NAME_MAX], rack[NODE_NAME_MAX];
+    char name[NODE_NAME_MAX], rack[NODE_NAME_MAX + 8];
     int kind = ms_stock_kind(&s->stock, "gpu", NULL);
     int64_t at;
 
@@ -153,8 +153,8 @@ static int add_node(struct ms_sim *s, const struct ms_sim_options *o, size_t i)
             &s->stock, (size_t)at, (uint8_t)kind, o->devices, 0, 0, NULL) < 0)
         return -ENOMEM;
     if (o->racks) {
-        snprintf(rack, sizeof rack, "r%zu", i % o->racks);
-        if (ms_stock_add_label(&s->stock, (size_t)at, "rack", rack, NULL) < 0)
+        snprintf(rack, sizeof rack, "rack=r%zu", i % o->racks);
+        if (ms_stock_add_label(&s->stock, (size_t)at, rack, NULL) < 0)
             return -ENOMEM;
     }
     return begin_node(s, i);
@@ -168,13 +168,12 @@ struct ms_sim *ms_sim_create(const struct ms_sim_options *o)
     if (!s)
         return NULL;
     ms_sim_clock_init(&s->clock);
-    ms_stock_init(&s->stock);
     ms_list_init(&s->gangs);
     s->faults = o->faults;
     s->random = o->seed;
     if (o->stock) {
         s->stock = *o->stock;
-        ms_stock_init(o->stock);
+        *o->stock = (struct ms_stock){0};
     }
     s->nodes = calloc((o->stock ? s->stock.count : o->nodes) + 1, sizeof *s->nodes);
     if (!s->nodes)

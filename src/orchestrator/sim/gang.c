@@ -1,7 +1,6 @@
 /* gang.c - the gangs of the simulated engine: they are placed, start and end */
 #include "base/cleanup.h"
 #include "orchestrator/sim/engine_impl.h"
-#include "resource/request_copy.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -112,7 +112,7 @@ static void tick(void *arg)
             ask(op);
     if (!s->is_known || now_ns(c) >= s->compared_ns + COMPARE_NS)
         compare(s);
-    if (!ms_list_is_empty(&c->ops) || !ms_list_is_empty(&c->watches.all))
+    if (!ms_list_is_empty(&c->ops) || !ms_list_is_empty(&c->watches))
         wake(c);
 }
 
@@ -125,7 +125,7 @@ static const char *why_late(const struct ms_orch_op *op)
 
 static void check_launches(struct sim *s)
 {
-    ms_watches_wake(&s->controller.watches);
+    ms_controller_news(&s->controller);
     ms_list_each (op, &s->controller.ops, struct ms_orch_op, link)
         if (op->state == MS_OP_ASKED && ms_op_is_launch(op))
             ms_op_check_pieces(op);

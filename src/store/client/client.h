@@ -47,8 +47,8 @@ struct ms_held {
     struct ms_store_client *client;
     unsigned refs;
     unsigned reading; /* of these, those that do not rest */
-    struct ms_list
-        resting;    /* client->resting, if none reads and the agent was not told */
+    /* client->resting, if none reads and the agent was not told */
+    struct ms_list resting;
     int64_t counts; /* that the agent has of us */
     int64_t reads;  /* the same */
     uint64_t key;
@@ -62,9 +62,9 @@ struct ms_store_client_options {
     /* Asked now and then by a thread that waits, without any lock: true ends the wait with
      * -EINTR. May be NULL. */
     bool (*is_interrupted)(void);
-    int64_t
-        answer_ns; /* an agent that says nothing for so long is waited for no longer;
-                          0: MS_STORE_ANSWER_NS */
+    /* An agent that says nothing for so long is waited for no longer;
+     * 0: MS_STORE_ANSWER_NS */
+    int64_t answer_ns;
 };
 
 /* -ECONNREFUSED, -ENOENT: there is no agent. */

@@ -44,14 +44,14 @@ struct ms_store_client {
     struct ms_list private_maps;
     size_t private_map_count;
     uint64_t next_request;
-    int64_t
-        silent_ns;   /* for how long requests have waited without a word of the agent */
+    /* For how long requests have waited without a word of the agent */
+    int64_t silent_ns;
     bool is_pinged;  /* since then it was asked for one */
     bool is_read;    /* a thread reads the socket, */
     uint8_t *answer; /* into this */
     struct ms_list waiting;
-    struct ms_list
-        resting; /* not read any more, and the agent was not told: oldest first */
+    /* Not read any more, and the agent was not told: oldest first */
+    struct ms_list resting;
     uint64_t resting_bytes, resting_max;
     bool *is_touched; /* by blocks: our writing map has its pages */
 };

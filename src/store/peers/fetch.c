@@ -168,7 +168,7 @@ static uint8_t *on_data(void *link, uint64_t request, size_t len)
     ms_object_pin(o);
     p->filling = o;
     p->filled = w->offset;
-    return ms_arena_memory(p->store->arena) + o->at + w->offset;
+    return p->store->arena.memory + o->at + w->offset;
 }
 
 static void stop_filling(struct ms_store_peer *p)
@@ -193,7 +193,7 @@ static void take_part(struct ms_store_peer *p, uint64_t len, bool is_last)
     p->store->received += len;
     if (m->asked < m->received)
         m->asked = m->received;
-    ms_remote_readers_serve(p->store, o);
+    ms_remote_readers_answer(p->store, o, false);
     if (m->received == o->len)
         become_whole(p->store, o);
     else if (is_last)

@@ -177,10 +177,9 @@ void ms_bulk_close(struct ms_store_peer *p);
 /* A node has dialled this link for bytes: 0, and the link is taken; -ENOMEM. */
 int ms_remote_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node);
 void ms_remote_readers_finish(struct ms_store *s);
-/* More of this object is in memory: send what was asked for and could not be sent. */
-void ms_remote_readers_serve(struct ms_store *s, struct ms_object *o);
-/* It will not come: those who have asked for it have to ask elsewhere. */
-void ms_remote_readers_refuse(struct ms_store *s, const struct ms_object *o);
+/* More of this object is in memory: send what was asked for and could not be sent. Or it is
+ * lost, and will not come: those who have asked for it have to ask elsewhere. */
+void ms_remote_readers_answer(struct ms_store *s, struct ms_object *o, bool is_lost);
 
 /* ---- remote_holder.c ------------------------------------------------------------- */
 

@@ -165,12 +165,12 @@ static bool has_piece(const struct ms_object *o, const Muster__PeerWant *m)
 static void
 send_piece(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWant *m)
 {
-    struct ms_arena *arena = r->store->arena;
+    const struct ms_arena *arena = &r->store->arena;
     struct lending *l = get(r, o);
     uint64_t at = o->at + m->offset;
-    struct ms_loan loan = {.data = ms_arena_memory(arena) + at,
+    struct ms_loan loan = {.data = arena->memory + at,
                            .len = m->len,
-                           .fd = ms_arena_fd(arena),
+                           .fd = arena->fd,
                            .at = at,
                            .on_sent = on_sent,
                            .arg = l};
@@ -192,24 +192,18 @@ static bool is_of(const struct want *w, uint64_t node, uint64_t id)
     return w->ask.node == node && w->ask.id == id;
 }
 
-void ms_remote_readers_serve(struct ms_store *s, struct ms_object *o)
+void ms_remote_readers_answer(struct ms_store *s, struct ms_object *o, bool is_lost)
 {
     ms_list_each (r, &s->remote_readers, struct ms_remote_reader, link_in)
-        ms_list_each (w, &r->wants, struct want, link)
-            if (is_of(w, o->node, o->id) && has_piece(o, &w->ask)) {
-                send_piece(r, o, &w->ask);
-                want_free(w);
-            }
-}
-
-void ms_remote_readers_refuse(struct ms_store *s, const struct ms_object *o)
-{
-    ms_list_each (r, &s->remote_readers, struct ms_remote_reader, link_in)
-        ms_list_each (w, &r->wants, struct want, link)
-            if (is_of(w, o->node, o->id)) {
+        ms_list_each (w, &r->wants, struct want, link) {
+            if (!is_of(w, o->node, o->id) || (!is_lost && !has_piece(o, &w->ask)))
+                continue;
+            if (is_lost)
                 ms_store_message_gone(r->link, o->node, o->id);
-                want_free(w);
-            }
+            else
+                send_piece(r, o, &w->ask);
+            want_free(w);
+        }
 }
 
 /* ---- what it asks ---------------------------------------------------------------- */
@@ -218,10 +212,7 @@ static void
 on_back(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_error *why)
 {
     (void)arg;
-    if (why)
-        ms_remote_readers_refuse(s, o);
-    else
-        ms_remote_readers_serve(s, o);
+    ms_remote_readers_answer(s, o, why);
 }
 
 /* Will it be here, if it is not? */

@@ -20,8 +20,7 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
     if (o)
         return o;
     m = calloc(1, sizeof *m);
-    o = m ? ms_table_add_replica(
-                &s->table, name->node, name->id, name->len, ms_now_ns())
+    o = m ? ms_table_add(&s->table, name->node, name->id, name->len, ms_now_ns())
           : NULL;
     if (!o) {
         free(m);
@@ -46,7 +45,7 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
         ms_timer_set(&s->bereft_timer, 0); /* they may change the table: not now */
     }
     ms_replica_stop(o);
-    ms_remote_readers_refuse(s, o);
+    ms_remote_readers_answer(s, o, true);
 }
 
 /* ---- telling --------------------------------------------------------------------- */
@@ -91,7 +90,7 @@ void ms_replica_fail(struct ms_store *s,
     m->is_asked = false;
     m->wants_bytes = false;
     ms_replica_stop(o);
-    ms_remote_readers_refuse(s, o);
+    ms_remote_readers_answer(s, o, true);
     ms_replica_tell(s, o, &why);
 }
 

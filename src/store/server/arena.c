@@ -23,14 +23,6 @@ struct job {
     struct ms_block_run runs[];
 };
 
-struct ms_arena {
-    struct ms_work *work;
-    int fd;
-    uint64_t size;
-    uint8_t *memory;
-    uint64_t (*memory_left)(void);
-};
-
 /* ---- on the thread --------------------------------------------------------------- */
 
 /* Bytes that the machine can give without swapping; UINT64_MAX: it does not say. */
@@ -135,8 +127,11 @@ int ms_arena_punch(struct ms_arena *a, const struct ms_block_run *run)
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static int open_file(struct ms_arena *a, struct ms_error *err)
+int ms_arena_open(struct ms_arena *a, struct ms_loop *loop, struct ms_error *err)
 {
+    a->work = ms_work_create(loop, "muster-store");
+    if (!a->work)
+        return ms_error_set(err, -ENOMEM, "out of memory");
     a->fd = memfd_create("muster-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (a->fd < 0)
         return ms_error_sys(err, -errno, "cannot make shared memory");
@@ -153,47 +148,12 @@ static int open_file(struct ms_arena *a, struct ms_error *err)
     return 0;
 }
 
-struct ms_arena *ms_arena_create(struct ms_loop *loop,
-                                 uint64_t size,
-                                 uint64_t (*memory_left)(void),
-                                 struct ms_error *err)
+void ms_arena_close(struct ms_arena *a)
 {
-    struct ms_arena *a = calloc(1, sizeof *a);
-
-    if (!a) {
-        ms_error_set(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
-    a->size = size;
-    a->memory_left = memory_left;
-    a->fd = -1;
-    a->work = ms_work_create(loop, "muster-store");
-    if (!a->work)
-        ms_error_set(err, -ENOMEM, "out of memory");
-    if (!a->work || open_file(a, err) < 0) {
-        ms_arena_destroy(a);
-        return NULL;
-    }
-    return a;
-}
-
-void ms_arena_destroy(struct ms_arena *a)
-{
-    if (!a)
-        return;
     ms_work_destroy(a->work);
     if (a->memory)
         munmap(a->memory, a->size);
     ms_fd_close(&a->fd);
-    free(a);
-}
-
-int ms_arena_fd(const struct ms_arena *a)
-{
-    return a->fd;
-}
-
-uint8_t *ms_arena_memory(const struct ms_arena *a)
-{
-    return a->memory;
+    a->work = NULL;
+    a->memory = NULL;
 }

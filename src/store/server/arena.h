@@ -14,19 +14,19 @@
 #include "io/loop.h"
 #include "store/server/space.h"
 
-struct ms_arena;
+struct ms_arena {
+    struct ms_work *work;
+    int fd; /* -1: it is not open */
+    uint64_t size;
+    uint8_t *memory;
+    uint64_t (*memory_left)(void); /* may be NULL; see struct ms_store_options */
+};
 
-/* `memory_left` may be NULL; see struct ms_store_options. */
-struct ms_arena *ms_arena_create(struct ms_loop *loop,
-                                 uint64_t size,
-                                 uint64_t (*memory_left)(void),
-                                 struct ms_error *err);
+/* `size` and `memory_left` are set. */
+int ms_arena_open(struct ms_arena *a, struct ms_loop *loop, struct ms_error *err);
 /* When the loop does not run any more. Waits for the thread; completions that have not
  * come do so now, with -ECANCELED. */
-void ms_arena_destroy(struct ms_arena *a);
-
-int ms_arena_fd(const struct ms_arena *a);
-uint8_t *ms_arena_memory(const struct ms_arena *a);
+void ms_arena_close(struct ms_arena *a);
 
 /* Memory for all of these runs (copied); on_done comes once, on the loop, never before
  * this returns: with 0, or why the runs behind the first `done` have none. -ENOMEM. */

@@ -55,7 +55,7 @@ struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder)
 /* 0, or a negative errno other than -EAGAIN. */
 static int flush(struct ms_store_conn *c)
 {
-    int arena = ms_arena_fd(c->store->arena);
+    int arena = c->store->arena.fd;
 
     ms_list_each (p, &c->unsent, struct packet, link) {
         ssize_t n = ms_fds_send(c->fd, p->data, p->len, &arena, p->has_arena);
@@ -111,21 +111,6 @@ void ms_store_conn_answer(struct ms_store_conn *c,
     send_packet_or_end(c, p);
 }
 
-static Muster__Failure__Kind kind_of(int code)
-{
-    switch (code) {
-    case -ENOMEM:
-    case -ENOSPC:
-        return MUSTER__FAILURE__KIND__NO_MEMORY;
-    case -E2BIG:
-        return MUSTER__FAILURE__KIND__BAD_ARGUMENT;
-    case -EPROTO:
-        return MUSTER__FAILURE__KIND__REFUSED;
-    default:
-        return MUSTER__FAILURE__KIND__LOST;
-    }
-}
-
 void ms_store_conn_refuse(struct ms_store_conn *c,
                           uint64_t request,
                           int code,
@@ -133,7 +118,6 @@ void ms_store_conn_refuse(struct ms_store_conn *c,
 {
     Muster__Failure f = MUSTER__FAILURE__INIT;
 
-    f.kind = kind_of(code);
     f.code = code;
     f.message = (char *)(uintptr_t)text;
     ms_store_conn_answer(c, request, MUSTER__STORE_ANSWER__BODY_FAILURE, &f);
@@ -187,7 +171,7 @@ static int welcome(struct ms_store_conn *c, const Muster__StoreAsk *ask)
     w.limit = s->table.space->limit;
     w.address = s->address;
     w.warning = s->warning;
-    w.spills = s->spill != NULL;
+    w.spills = s->spill.dir != NULL;
     ms_store_conn_answer(c, ask->request, MUSTER__STORE_ANSWER__BODY_WELCOME, &w);
     return 0;
 }
@@ -257,18 +241,18 @@ static void on_death(void *arg, unsigned events)
 
 /* ---- coming ---------------------------------------------------------------------- */
 
-/* Takes the descriptor. */
-static int conn_create(struct ms_store *s, int fd)
+/* Takes the descriptor. A process of another pid namespace has no pid here: its end is the
+ * end of the connection. */
+static void conn_create(struct ms_store *s, int fd)
 {
     struct ms_store_conn *c = calloc(1, sizeof *c);
     uint8_t nonce[32];
     uid_t uid;
-    int rc;
 
     if (!c || ms_random_bytes(nonce, sizeof nonce) < 0) {
         free(c);
         close(fd);
-        return -ENOMEM;
+        return;
     }
     c->store = s;
     c->fd = fd;
@@ -277,23 +261,14 @@ static int conn_create(struct ms_store *s, int fd)
     ms_list_add_tail(&s->conns, &c->link);
     s->conn_count++;
     ms_handshake_init_server(&c->handshake, s->secret, nonce, s->table.node);
-    rc = ms_unix_peer(fd, &uid, &c->pid);
-    if (rc == 0 && uid != geteuid())
-        rc = -EACCES;
-    if (rc == 0 &&
-        c->pid > 0) /* else it is of another pid namespace: its end of file */
-        c->pidfd = rc = ms_process_open(c->pid);
-    if (rc >= 0)
-        rc = ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c);
-    if (rc >= 0)
-        rc = ms_timer_init(&c->patience, s->loop, ms_store_conn_destroy, c);
-    if (rc >= 0)
-        rc = ms_timer_set(&c->patience, MS_HANDSHAKE_NS);
-    if (rc >= 0 && c->pidfd >= 0)
-        rc = ms_watch_init(&c->death, s->loop, c->pidfd, MS_READ, on_death, c);
-    if (rc < 0)
+    if (ms_unix_peer(fd, &uid, &c->pid) < 0 || uid != geteuid() ||
+        (c->pid > 0 && (c->pidfd = ms_process_open(c->pid)) < 0) ||
+        ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c) < 0 ||
+        ms_timer_init(&c->patience, s->loop, ms_store_conn_destroy, c) < 0 ||
+        ms_timer_set(&c->patience, MS_HANDSHAKE_NS) < 0 ||
+        (c->pidfd >= 0 &&
+         ms_watch_init(&c->death, s->loop, c->pidfd, MS_READ, on_death, c) < 0))
         ms_store_conn_destroy(c);
-    return rc;
 }
 
 void ms_store_conn_accept(void *store, unsigned events)

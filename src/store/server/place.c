@@ -60,10 +60,10 @@ void ms_store_punch_idle(struct ms_store *s)
     uint64_t from = 0;
 
     while (ms_space_idle(s->table.space, from, &run)) {
-        if (ms_arena_punch(s->arena, &run) < 0)
+        if (ms_arena_punch(&s->arena, &run) < 0)
             return;
         s->punches++;
-        ms_space_decommit(s->table.space, &run);
+        ms_space_set_memory(s->table.space, &run, false);
         from = run.at + run.len;
     }
 }
@@ -116,13 +116,13 @@ on_committed(void *arg, int rc, const struct ms_block_run *runs, size_t done)
         /* Memory was given back after this was asked for, perhaps some of this: of an
          * object that shares a block with others, which have gone. Make sure. */
         p->punches = s->punches;
-        if (rc == 0 && ms_arena_commit(s->arena, runs, done, on_committed, p) == 0)
+        if (rc == 0 && ms_arena_commit(&s->arena, runs, done, on_committed, p) == 0)
             return;
         rc = rc < 0 ? rc : -ENOMEM;
         done = 0;
     }
     for (size_t i = 0; i < done; i++)
-        ms_space_commit(s->table.space, &runs[i]);
+        ms_space_set_memory(s->table.space, &runs[i], true);
     finish(
         p,
         rc < 0 ? -ENOMEM : 0,
@@ -147,7 +147,7 @@ static void commit(struct placing *p, const struct ms_object *o)
     if (s->table.space->committed + bytes > s->table.space->limit)
         ms_store_punch_idle(s);
     p->punches = s->punches;
-    if (ms_arena_commit(s->arena, runs, count, on_committed, p) < 0)
+    if (ms_arena_commit(&s->arena, runs, count, on_committed, p) < 0)
         finish(p, -ENOMEM, "out of memory");
 }
 
@@ -156,19 +156,13 @@ static void commit(struct placing *p, const struct ms_object *o)
 static void fail_full(struct placing *p, uint64_t len)
 {
     struct ms_store *s = p->store;
-    char besides[MS_ERROR_TEXT_MAX];
-    struct ms_buf text;
+    struct ms_buf text = {0};
 
-    ms_buf_init(&text);
     if (s->table.space->limit == 0)
         ms_buf_printf(
             &text, "node %s has no store: its store_limit is 0", s->node_name);
     else
-        ms_table_explain_full(&s->table,
-                              len,
-                              ms_spill_explain(s, besides, sizeof besides) ? besides
-                                                                           : NULL,
-                              &text);
+        ms_table_explain_full(&s->table, len, ms_spill_explain(s), &text);
     finish(p, -ENOSPC, ms_buf_str(&text) ? ms_buf_str(&text) : "the store is full");
     ms_buf_finish(&text);
 }

@@ -110,7 +110,8 @@ static void on_second(void *arg,
     assert_null(why);
     scene->told++;
     /* what was asked for before it has happened then */
-    assert_int_equal(ms_arena_commit(s->arena, &scene->beside, 1, on_beside, scene), 0);
+    assert_int_equal(ms_arena_commit(&s->arena, &scene->beside, 1, on_beside, scene),
+                     0);
 }
 
 static void test_memory_that_is_given_back_meanwhile_is_made_again(void **unused)
@@ -142,7 +143,7 @@ static void test_memory_that_is_given_back_meanwhile_is_made_again(void **unused
     ms_store_place(scene.store, two, on_second, &scene);
     ms_loop_run(scene.loop);
     assert_int_equal(scene.told, 2);
-    assert_int_equal(memory_of(ms_arena_fd(scene.store->arena)),
+    assert_int_equal(memory_of(scene.store->arena.fd),
                      t->space->committed + MS_SPACE_BLOCK);
     ms_store_destroy(scene.store);
     ms_loop_destroy(scene.loop);

@@ -105,9 +105,10 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     if (!node || !s->path || !s->node_name || !s->address || !s->warning ||
         ms_table_init(&s->table, node, size, limit, &table_ops, s) < 0)
         return ms_error_set(err, -ENOMEM, "no memory for a store");
-    s->arena = ms_arena_create(s->loop, s->table.space->size, s->memory_left, err);
-    if (!s->arena)
-        return err->code;
+    s->arena.size = s->table.space->size;
+    rc = ms_arena_open(&s->arena, s->loop, err);
+    if (rc < 0)
+        return rc;
     s->listen_fd = ms_unix_listen(s->path, SOCK_SEQPACKET, err);
     if (s->listen_fd < 0)
         return s->listen_fd;
@@ -136,7 +137,7 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     s->node_name = strdup(o->node_name);
     s->address = strdup(o->address ? o->address : "");
     s->warning = strdup(o->warning ? o->warning : "");
-    s->memory_left = o->memory_left;
+    s->arena = (struct ms_arena){.fd = -1, .memory_left = o->memory_left};
     s->tls = o->tls;
     s->on_note = o->on_note;
     s->note_arg = o->note_arg;
@@ -182,7 +183,7 @@ void ms_store_destroy(struct ms_store *s)
     ms_remote_readers_finish(s);
     ms_store_fail_places(s);
     ms_spill_stop(s);
-    ms_arena_destroy(MS_TAKE(s->arena)); /* all that waits for it ends now */
+    ms_arena_close(&s->arena); /* all that waits for it ends now */
     ms_remote_holders_finish(s);
     ms_store_peers_finish(s);
     if (s->listen_fd >= 0)
@@ -193,7 +194,7 @@ void ms_store_destroy(struct ms_store *s)
     for (size_t i = 0; i < TIMERS; i++) /* what goes sets timers: they go last */
         ms_timer_finish(timer_at(s, i));
     ms_table_finish(&s->table);
-    ms_spill_finish(s);
+    free(s->spill.dir);
     explicit_bzero(s->secret, sizeof s->secret);
     free(s->path);
     free(s->node_name);

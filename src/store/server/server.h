@@ -37,8 +37,8 @@ struct ms_store_options {
     /* Bytes that may still be taken besides what the machine has: of the container. NULL: as
      * many as there are. Any thread. */
     uint64_t (*memory_left)(void);
-    const char
-        *warning; /* what users should know of it, told to each process; or NULL */
+    /* What users should know of it, told to each process; or NULL */
+    const char *warning;
     /* Something that its owner may log, in one sentence. May be NULL. */
     void (*on_note)(void *arg, const char *text);
     void *note_arg;

@@ -312,7 +312,7 @@ bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_block_run 
     return find_run(s, from / MS_SPACE_BLOCK, s->size / MS_SPACE_BLOCK, is_idle, run);
 }
 
-static void set_memory(struct ms_space *s, const struct ms_block_run *run, bool on)
+void ms_space_set_memory(struct ms_space *s, const struct ms_block_run *run, bool on)
 {
     uint64_t first = run->at / MS_SPACE_BLOCK, count = run->len / MS_SPACE_BLOCK;
 
@@ -322,16 +322,6 @@ static void set_memory(struct ms_space *s, const struct ms_block_run *run, bool 
         s->has_memory[b] = on;
         s->committed += on ? MS_SPACE_BLOCK : -MS_SPACE_BLOCK;
     }
-}
-
-void ms_space_commit(struct ms_space *s, const struct ms_block_run *run)
-{
-    set_memory(s, run, true);
-}
-
-void ms_space_decommit(struct ms_space *s, const struct ms_block_run *run)
-{
-    set_memory(s, run, false);
 }
 
 /* ---- for tests ------------------------------------------------------------------- */

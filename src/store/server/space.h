@@ -12,10 +12,10 @@
  * Pure: it decides and remembers. The owner of the file does what it says:
  *
  *   ms_space_alloc           a range; then, for every ms_space_missing run in it,
- *                            allocate memory and say ms_space_commit
+ *                            allocate memory and say ms_space_set_memory
  *   ms_space_free            give the range back
  *   ms_space_idle            runs of blocks without use: punch them out of the file and
- *                            say ms_space_decommit
+ *                            say ms_space_set_memory
  */
 #ifndef MS_STORE_SPACE_H
 #define MS_STORE_SPACE_H
@@ -68,10 +68,10 @@ bool ms_space_missing(const struct ms_space *s,
                       uint64_t at,
                       uint64_t len,
                       struct ms_block_run *run);
-void ms_space_commit(struct ms_space *s, const struct ms_block_run *run);
 /* The first run, from `from` on, of blocks that have memory and no use. */
 bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_block_run *run);
-void ms_space_decommit(struct ms_space *s, const struct ms_block_run *run);
+/* The run has memory from now on, or has none. */
+void ms_space_set_memory(struct ms_space *s, const struct ms_block_run *run, bool on);
 
 /* Is everything as it should be? For tests: walks all of it. */
 bool ms_space_check(const struct ms_space *s);

@@ -35,7 +35,7 @@ static void commit_all(struct ms_space *s, uint64_t at, uint64_t len)
 
     while (ms_space_missing(s, at, len, &run)) {
         assert_int_equal(run.at % MS_SPACE_BLOCK, 0);
-        ms_space_commit(s, &run);
+        ms_space_set_memory(s, &run, true);
     }
 }
 
@@ -45,7 +45,7 @@ static void decommit_all(struct ms_space *s)
     uint64_t from = 0;
 
     while (ms_space_idle(s, from, &run)) {
-        ms_space_decommit(s, &run);
+        ms_space_set_memory(s, &run, false);
         from = run.at + run.len;
     }
 }

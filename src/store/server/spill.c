@@ -12,14 +12,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-struct ms_spill {
-    char *dir;
-    uint64_t limit, used, writing; /* bytes */
-    struct ms_work *work;
-    struct ms_error why; /* the last failure; code 0: none since the last success */
-    bool was_limited;    /* the limit stood in the way */
-};
-
 /* Where the bytes of an object are, and who wants them back. */
 struct ms_spilled {
     int fd;
@@ -50,7 +42,7 @@ static struct moving *moving_create(struct ms_store *s,
     m->node = o->node;
     m->id = o->id;
     m->len = o->len;
-    m->memory = ms_arena_memory(s->arena) + o->at;
+    m->memory = s->arena.memory + o->at;
     m->fd = -1;
     return m;
 }
@@ -76,7 +68,7 @@ static struct ms_object *release(const struct moving *m)
 static void write_run(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
-    struct ms_spill *sp = m->store->spill;
+    struct ms_spill *sp = &m->store->spill;
 
     m->fd = m->rc = ms_spill_open(sp->dir, m->len, &m->why);
     if (m->fd < 0)
@@ -89,7 +81,7 @@ static void write_run(struct ms_work_job *job)
 /* It is in the file. Is it still not read? */
 static void settle(struct moving *m, struct ms_object *o)
 {
-    struct ms_spill *sp = m->store->spill;
+    struct ms_spill *sp = &m->store->spill;
     struct ms_spilled *spilled =
         o && ms_object_is_idle(o) ? calloc(1, sizeof *spilled) : NULL;
 
@@ -98,7 +90,8 @@ static void settle(struct moving *m, struct ms_object *o)
     spilled->fd = MS_TAKE_FD(m->fd);
     ms_list_init(&spilled->waiting);
     sp->used += m->len;
-    ms_object_spill(o, spilled);
+    ms_object_unroom(o);
+    o->spilled = spilled;
 }
 
 static void write_done(struct ms_work_job *job, bool was_dropped)
@@ -107,8 +100,8 @@ static void write_done(struct ms_work_job *job, bool was_dropped)
     struct ms_store *s = m->store;
     struct ms_object *o = release(m);
 
-    s->spill->writing -= m->len;
-    s->spill->why = m->why;
+    s->spill.writing -= m->len;
+    s->spill.why = m->why;
     if (m->rc >= 0 && !was_dropped)
         settle(m, o);
     ms_fd_close(&m->fd);
@@ -125,22 +118,22 @@ static int write_out(struct ms_store *s, struct ms_object *o)
 {
     struct moving *m = moving_create(s, o, &write_job);
 
-    if (!m || ms_work_add(s->spill->work, &m->job) < 0) {
+    if (!m || ms_work_add(s->spill.work, &m->job) < 0) {
         free(m);
         return -ENOMEM;
     }
     ms_object_pin(o); /* also: it is not idle any more, and not chosen twice */
-    s->spill->writing += o->len;
+    s->spill.writing += o->len;
     return 0;
 }
 
 bool ms_spill_some(struct ms_store *s, uint64_t need)
 {
-    struct ms_spill *sp = s->spill;
+    struct ms_spill *sp = &s->spill;
     struct ms_object *o;
     uint64_t idle, promised, room;
 
-    if (!sp)
+    if (!sp->dir)
         return false;
     sp->was_limited = false;
     if (!sp->writing)
@@ -167,10 +160,10 @@ bool ms_spill_some(struct ms_store *s, uint64_t need)
 
 bool ms_spill_will(const struct ms_store *s, uint64_t need)
 {
-    const struct ms_spill *sp = s->spill;
+    const struct ms_spill *sp = &s->spill;
     uint64_t idle, promised;
 
-    if (!sp || sp->why.code || sp->was_limited)
+    if (!sp->dir || sp->why.code || sp->was_limited)
         return false;
     ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle, &promised);
     return promised && sp->writing + idle + promised >= need;
@@ -180,7 +173,7 @@ bool ms_spill_will(const struct ms_store *s, uint64_t need)
 
 static void spilled_free(struct ms_store *s, struct ms_object *o)
 {
-    s->spill->used -= o->len;
+    s->spill.used -= o->len;
     ms_fd_close(&o->spilled->fd);
     free(o->spilled);
     o->spilled = NULL;
@@ -195,17 +188,15 @@ static void give_up(struct ms_store *s, struct ms_object *o, const struct ms_err
     ms_waiters_tell(&o->spilled->waiting, s, o, why);
     ms_object_unpin(o);
     o = ms_table_find(&s->table, node, id);
-    if (!o || !o->has_room)
-        return;
-    ms_object_unroom(o);
-    o->is_whole = true;
+    if (o && o->has_room)
+        ms_object_unroom(o);
 }
 
 static void read_run(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
 
-    m->rc = ms_spill_move(m->fd, m->memory, m->len, false, m->store->spill->work);
+    m->rc = ms_spill_move(m->fd, m->memory, m->len, false, m->store->spill.work);
 }
 
 static void read_done(struct ms_work_job *job, bool was_dropped)
@@ -251,7 +242,7 @@ static void on_placed(void *arg,
     m = moving_create(s, o, &read_job);
     if (m)
         m->fd = o->spilled->fd;
-    if (!m || ms_work_add(s->spill->work, &m->job) < 0) {
+    if (!m || ms_work_add(s->spill.work, &m->job) < 0) {
         struct ms_error none = {0};
 
         free(m);
@@ -298,52 +289,27 @@ int ms_spill_start(struct ms_store *s,
                    uint64_t limit,
                    struct ms_error *err)
 {
-    struct ms_spill *sp = calloc(1, sizeof *sp);
-
-    if (!sp)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    s->spill = sp;
-    sp->limit = limit ? limit : half_of_free(dir);
-    sp->dir = strdup(dir);
-    sp->work = ms_work_create(s->loop, "muster-spill");
+    s->spill.limit = limit ? limit : half_of_free(dir);
+    s->spill.dir = strdup(dir);
+    s->spill.work = ms_work_create(s->loop, "muster-spill");
     ms_spill_clean(dir);
-    return sp->dir && sp->work ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
+    return s->spill.dir && s->spill.work ? 0
+                                         : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
 void ms_spill_stop(struct ms_store *s)
 {
-    if (!s->spill)
-        return;
-    ms_work_destroy(s->spill->work); /* whose jobs look at it until they end */
-    s->spill->work = NULL;
+    ms_work_destroy(s->spill.work); /* whose jobs look at it until they end */
+    s->spill.work = NULL;
 }
 
-void ms_spill_finish(struct ms_store *s)
+const char *ms_spill_explain(const struct ms_store *s)
 {
-    if (!s->spill)
-        return;
-    free(s->spill->dir);
-    free(s->spill);
-    s->spill = NULL;
-}
+    const struct ms_spill *sp = &s->spill;
 
-int ms_spill_stats(const struct ms_store *s, Muster__StoreStats *m)
-{
-    m->spilled = s->spill ? s->spill->used : 0;
-    m->spill_limit = s->spill ? s->spill->limit : 0;
-    m->spill_dir = strdup(s->spill ? s->spill->dir : "");
-    return m->spill_dir ? 0 : -ENOMEM;
-}
-
-bool ms_spill_explain(const struct ms_store *s, char *out, size_t room)
-{
-    const struct ms_spill *sp = s->spill;
-
-    if (sp && sp->why.code)
-        snprintf(out, room, "%s", sp->why.text);
-    else if (sp && sp->was_limited)
-        snprintf(out, room, "the spill limit is reached");
-    else if (sp)
-        snprintf(out, room, "and all of it is in use");
-    return sp != NULL;
+    if (!sp->dir)
+        return NULL;
+    return sp->why.code      ? sp->why.text
+           : sp->was_limited ? "the spill limit is reached"
+                             : "and all of it is in use";
 }

@@ -22,8 +22,6 @@ int ms_spill_start(struct ms_store *s,
                    struct ms_error *err);
 /* Before the arena goes: what is written or read is given up. */
 void ms_spill_stop(struct ms_store *s);
-/* When no object is left. */
-void ms_spill_finish(struct ms_store *s);
 
 /* See to it that `need` bytes become free. False: so much cannot be had. When it has
  * succeeded or failed, ms_store_retry_places or ms_store_fail_places is called. */
@@ -40,10 +38,8 @@ void ms_spill_want(struct ms_store *s,
 /* A spilled object goes. */
 void ms_spill_drop(struct ms_store *s, struct ms_object *o);
 
-/* What is in files, and what may be. -ENOMEM. */
-int ms_spill_stats(const struct ms_store *s, Muster__StoreStats *m);
-/* What a person should know about spilling when there is no room; false: nothing. */
-bool ms_spill_explain(const struct ms_store *s, char *out, size_t room);
+/* What a person should know about spilling when there is no room; NULL: nothing. */
+const char *ms_spill_explain(const struct ms_store *s);
 
 /* ---- spill_file.c ---------------------------------------------------------------- */
 

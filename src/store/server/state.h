@@ -23,6 +23,15 @@
 
 #include <stdbool.h>
 
+/* Objects in files (spill.h). */
+struct ms_spill {
+    char *dir;                     /* NULL: nothing is spilled */
+    uint64_t limit, used, writing; /* bytes */
+    struct ms_work *work;
+    struct ms_error why; /* the last failure; code 0: none since the last success */
+    bool was_limited;    /* the limit stood in the way */
+};
+
 struct ms_store {
     struct ms_loop *loop;
     char *path, *node_name, *address;
@@ -30,16 +39,15 @@ struct ms_store {
     uint8_t secret[MS_SECRET_SIZE];
     int listen_fd;
     struct ms_watch watch;
-    struct ms_arena *arena;
+    struct ms_arena arena;
     struct ms_table table;
     struct ms_list conns;
     size_t conn_count;
     struct ms_timer lease_timer, idle_timer;
     uint64_t received, sent;
-    uint64_t (*memory_left)(void);
     void (*on_note)(void *arg, const char *text);
     void *note_arg;
-    struct ms_spill *spill;  /* NULL: nothing is spilled */
+    struct ms_spill spill;
     struct ms_list placings; /* objects that wait for room, in the order of asking */
     uint64_t punches;        /* how often memory was given back */
     struct ms_timer place_timer;

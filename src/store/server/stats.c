@@ -2,8 +2,9 @@
 #include "store/server/spill.h"
 
 #include "base/clock.h"
+#include "base/proto.h"
+#include "resource/amount.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,30 +12,28 @@ enum { HOLDERS_MAX = 16, NAMED_MAX = 3 }; /* of one object; of a full store */
 
 /* ---- the messages ---------------------------------------------------------------- */
 
-static int add_holder(Muster__StoredStatus *m, const struct ms_hold *hold)
+static bool add_holder(Muster__StoredStatus *m, const struct ms_hold *hold)
 {
-    Muster__HolderStatus *h = calloc(1, sizeof *h);
+    Muster__HolderStatus *h =
+        (Muster__HolderStatus *)ms_proto_create(&muster__holder_status__descriptor);
 
-    if (!h)
-        return -1;
-    muster__holder_status__init(h);
-    h->name = strdup(hold->holder->name);
+    if (!ms_proto_append(&m->holders, &m->n_holders, h))
+        return false;
     h->pid = hold->holder->pid;
     h->count = hold->count;
     h->since_ns = (uint64_t)(ms_now_ns() - hold->since_ns);
-    m->holders[m->n_holders++] = h;
-    return h->name ? 0 : -1;
+    return ms_proto_set_text(&h->name, hold->holder->name);
 }
 
-/* NULL: out of memory. */
-static Muster__StoredStatus *object_status(const struct ms_object *o)
+static bool add_object(Muster__StoreStats *stats, const struct ms_object *o)
 {
-    Muster__StoredStatus *m = calloc(1, sizeof *m);
-    size_t holds = 0;
+    Muster__StoredStatus *m =
+        (Muster__StoredStatus *)ms_proto_create(&muster__stored_status__descriptor);
+    bool is_done = ms_proto_append(&stats->objects, &stats->n_objects, m) &&
+                   ms_proto_set_text(&m->site, o->site);
 
-    if (!m)
-        return NULL;
-    muster__stored_status__init(m);
+    if (!is_done)
+        return false;
     m->node = o->node;
     m->id = o->id;
     m->len = o->len;
@@ -42,19 +41,9 @@ static Muster__StoredStatus *object_status(const struct ms_object *o)
     m->is_replica = o->is_replica;
     m->has_bytes = o->is_ready;
     m->is_spilled = o->spilled != NULL;
-    m->site = strdup(o->site);
     ms_list_each (hold, &o->holds, struct ms_hold, of_object)
-        holds++;
-    m->holders = calloc(holds + 1, sizeof *m->holders);
-    if (!m->site || !m->holders)
-        goto fail;
-    ms_list_each (hold, &o->holds, struct ms_hold, of_object)
-        if (m->n_holders < HOLDERS_MAX && add_holder(m, hold) < 0)
-            goto fail;
-    return m;
-fail:
-    muster__stored_status__free_unpacked(m, NULL);
-    return NULL;
+        is_done = is_done && (m->n_holders == HOLDERS_MAX || add_holder(m, hold));
+    return is_done;
 }
 
 static int compare(const void *a, const void *b)
@@ -68,35 +57,32 @@ static int compare(const void *a, const void *b)
 }
 
 /* The largest, and of these the oldest, first. */
-static int add_objects(Muster__StoreStats *m, const struct ms_table *t, size_t most)
+static bool add_objects(Muster__StoreStats *m, const struct ms_table *t, size_t most)
 {
     const struct ms_object **all = calloc(t->objects.count + 1, sizeof(*all));
     size_t count = 0;
+    bool is_done = all;
 
     if (!all)
-        return -1;
+        return false;
     ms_list_each (o, &t->all, struct ms_object, link)
         all[count++] = o;
     ms_list_each (o, &t->unheld, struct ms_object, link)
         all[count++] = o;
     qsort(all, count, sizeof(*all), compare);
-    while (m->n_objects < count && m->n_objects < most) {
-        m->objects[m->n_objects] = object_status(all[m->n_objects]);
-        if (!m->objects[m->n_objects])
-            break;
-        m->n_objects++;
-    }
+    for (size_t i = 0; is_done && i < count && i < most; i++)
+        is_done = add_object(m, all[i]);
     free(all);
-    return m->n_objects == (count < most ? count : most) ? 0 : -1;
+    return is_done;
 }
 
 Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
 {
-    Muster__StoreStats *m = calloc(1, sizeof *m);
+    Muster__StoreStats *m =
+        (Muster__StoreStats *)ms_proto_create(&muster__store_stats__descriptor);
 
     if (!m)
         return NULL;
-    muster__store_stats__init(m);
     m->node = s->table.node;
     m->limit = s->table.space->limit;
     m->used = s->table.space->used;
@@ -106,27 +92,17 @@ Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
     m->allocated = s->table.allocated;
     m->received = s->received;
     m->sent = s->sent;
-    m->node_name = strdup(s->node_name);
-    m->objects = calloc(objects_max + 1, sizeof *m->objects);
-    if (!m->node_name || !m->objects || ms_spill_stats(s, m) < 0 ||
-        (objects_max && add_objects(m, &s->table, objects_max) < 0)) {
-        muster__store_stats__free_unpacked(m, NULL);
-        return NULL;
-    }
-    return m;
+    m->spilled = s->spill.used;
+    m->spill_limit = s->spill.limit;
+    if (ms_proto_set_text(&m->node_name, s->node_name) &&
+        ms_proto_set_text(&m->spill_dir, s->spill.dir) &&
+        (!objects_max || add_objects(m, &s->table, objects_max)))
+        return m;
+    muster__store_stats__free_unpacked(m, NULL);
+    return NULL;
 }
 
 /* ---- a full store ---------------------------------------------------------------- */
-
-static void print_bytes(struct ms_buf *out, uint64_t bytes)
-{
-    if (bytes >= (uint64_t)1 << 30)
-        ms_buf_printf(out, "%.1f GiB", (double)bytes / (double)(1 << 30));
-    else if (bytes >= (uint64_t)1 << 20)
-        ms_buf_printf(out, "%.1f MiB", (double)bytes / (double)(1 << 20));
-    else
-        ms_buf_printf(out, "%" PRIu64 " bytes", bytes);
-}
 
 /* The one with the most bytes below `below`, in the order of (bytes, id). */
 static const struct ms_holder *next_largest(const struct ms_table *t,
@@ -159,19 +135,22 @@ void ms_table_explain_full(const struct ms_table *t,
     const struct ms_holder *h = NULL;
     size_t n;
 
-    ms_buf_printf(out, "the store is full: ");
-    print_bytes(out, len);
-    ms_buf_printf(out, " wanted, ");
-    print_bytes(out, t->space->used);
-    ms_buf_printf(out, " of ");
-    print_bytes(out, t->space->limit);
-    ms_buf_printf(out, " used%s%s", besides ? ", " : "", besides ? besides : "");
+    ms_buf_printf(out,
+                  "the store is full: %s wanted, %s of %s used%s%s",
+                  ms_amount_bytes(len).text,
+                  ms_amount_bytes(t->space->used).text,
+                  ms_amount_bytes(t->space->limit).text,
+                  besides ? ", " : "",
+                  besides ? besides : "");
     for (int i = 0; i < NAMED_MAX && (h = next_largest(t, h)); i++) {
         uint64_t bytes = ms_holder_bytes(h, &n);
 
-        ms_buf_printf(out, "%s%s holds ", i ? ", " : "; ", h->name);
-        print_bytes(out, bytes);
-        ms_buf_printf(out, " in %zu", n);
+        ms_buf_printf(out,
+                      "%s%s holds %s in %zu",
+                      i ? ", " : "; ",
+                      h->name,
+                      ms_amount_bytes(bytes).text,
+                      n);
     }
     ms_buf_printf(out, "; drop refs, or raise store_limit");
 }

@@ -62,21 +62,16 @@ static void hold_free(struct ms_hold *hold)
     free(hold);
 }
 
-static void objects_free(struct ms_list *list)
-{
-    ms_list_each (o, list, struct ms_object, link) {
-        ms_list_each (hold, &o->holds, struct ms_hold, of_object)
-            hold_free(hold);
-        free(o);
-    }
-}
-
 void ms_table_finish(struct ms_table *t)
 {
     if (!t->space)
         return;
-    objects_free(&t->all);
-    objects_free(&t->unheld);
+    ms_list_splice(&t->all, &t->unheld);
+    ms_list_each (o, &t->all, struct ms_object, link) {
+        ms_list_each (hold, &o->holds, struct ms_hold, of_object)
+            hold_free(hold);
+        free(o);
+    }
     ms_list_each (h, &t->holder_list, struct ms_holder, link)
         free(h);
     ms_map_finish(&t->objects);
@@ -138,7 +133,7 @@ void ms_object_forget(struct ms_object *o)
         object_free(o);
 }
 
-static struct ms_object *object_create(
+struct ms_object *ms_table_add(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns)
 {
     struct ms_object *o = calloc(1, sizeof *o);
@@ -182,22 +177,14 @@ void ms_object_unroom(struct ms_object *o)
 {
     assert(o->has_room && !o->pins);
     ms_space_free(o->table->space, o->at);
-    o->has_room = o->is_ready = o->is_whole = false;
-}
-
-void ms_object_spill(struct ms_object *o, struct ms_spilled *spilled)
-{
-    assert(ms_object_is_idle(o) && !o->spilled);
-    ms_space_free(o->table->space, o->at);
     o->has_room = o->is_ready = false;
-    o->spilled = spilled;
 }
 
 struct ms_object *
 ms_holder_make(struct ms_holder *h, uint64_t len, const char *site, int64_t now_ns)
 {
     struct ms_table *t = h->table;
-    struct ms_object *o = object_create(t, t->node, t->next_id, len, now_ns);
+    struct ms_object *o = ms_table_add(t, t->node, t->next_id, len, now_ns);
 
     if (!o)
         return NULL;
@@ -212,13 +199,6 @@ ms_holder_make(struct ms_holder *h, uint64_t len, const char *site, int64_t now_
     return o;
 }
 
-struct ms_object *ms_table_add_replica(
-    struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns)
-{
-    assert(node != t->node);
-    return object_create(t, node, id, len, now_ns);
-}
-
 struct ms_object *ms_object_slice(
     struct ms_object *whole, uint64_t id, uint64_t offset, uint64_t len, int64_t now_ns)
 {
@@ -229,7 +209,7 @@ struct ms_object *ms_object_slice(
            len <= whole->len - offset);
     if (ms_map_find(&t->objects, ms_object_key(t->node, id)))
         return NULL;
-    o = object_create(t, t->node, id, len, now_ns);
+    o = ms_table_add(t, t->node, id, len, now_ns);
     if (!o)
         return NULL;
     o->at = whole->at + offset;

@@ -62,8 +62,8 @@ struct ms_object {
     unsigned pins;
     int64_t reads;   /* of processes of this node */
     int64_t used_ns; /* when that changed last */
-    struct ms_spilled
-        *spilled; /* NULL: it is not in a file; the owner's of the table */
+    /* NULL: it is not in a file; the owner's of the table */
+    struct ms_spilled *spilled;
     int64_t made_ns;
     char site[MS_SITE_MAX]; /* where in the user's program */
     struct ms_list holds;
@@ -149,9 +149,9 @@ void ms_holder_remove(struct ms_holder *h);
 /* A new one of ours, without room, held and read once by `h`. NULL: out of memory. */
 struct ms_object *
 ms_holder_make(struct ms_holder *h, uint64_t len, const char *site, int64_t now_ns);
-/* The entry of another node's object, without bytes and without holders: hold it, or
+/* The entry of an object, mostly of another node's, without bytes and without holders: hold it, or
  * ms_object_settle it. NULL: out of memory. */
-struct ms_object *ms_table_add_replica(
+struct ms_object *ms_table_add(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns);
 /* A slice of one of ours that is ready, without holders: hold it, or ms_object_settle it.
  * NULL: out of memory, or there is an object with this id. */
@@ -163,10 +163,8 @@ struct ms_object *ms_object_slice(struct ms_object *whole,
 /* Room for its bytes. -ENOSPC: the limit (replicas without holders have been given up for
  * it); -ENOMEM. */
 int ms_object_room(struct ms_object *o);
-/* It loses its bytes: they could not be had, or were put elsewhere. */
+/* It loses its room: its bytes are elsewhere, in `spilled`. */
 void ms_object_unroom(struct ms_object *o);
-/* It loses its room: its bytes are in `spilled`. */
-void ms_object_spill(struct ms_object *o, struct ms_spilled *spilled);
 struct ms_object *ms_table_find(const struct ms_table *t, uint64_t node, uint64_t id);
 
 void ms_object_pin(struct ms_object *o);

@@ -174,7 +174,7 @@ static void test_whole_replicas_are_kept_while_there_is_room(void **unused)
     (void)unused;
     world_init(&w, 4 * MIB);
     a = process(&w, 1);
-    m = ms_table_add_replica(&w.t, FAR, 9, 3 * MIB, 0);
+    m = ms_table_add(&w.t, FAR, 9, 3 * MIB, 0);
     assert_int_equal(ms_holder_count(a, m, 1, 0), 0);
     assert_int_equal(ms_object_room(m), 0);
     ms_object_pin(m);
@@ -193,7 +193,7 @@ static void test_whole_replicas_are_kept_while_there_is_room(void **unused)
     assert_null(ms_table_find(&w.t, FAR, 9));
     assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
 
-    m = ms_table_add_replica(&w.t, FAR, 10, MIB, 0); /* one without bytes is not */
+    m = ms_table_add(&w.t, FAR, 10, MIB, 0); /* one without bytes is not */
     assert_int_equal(ms_holder_count(a, m, 1, 0), 0);
     assert_int_equal(ms_holder_count(a, m, -1, 0), 0);
     assert_null(ms_table_find(&w.t, FAR, 10));
@@ -241,7 +241,7 @@ static void test_replicas_of_slices_are_not_kept(void **unused)
     (void)unused;
     world_init(&w, 4 * MIB);
     a = process(&w, 1);
-    m = ms_table_add_replica(&w.t, FAR, 9, MIB, 0);
+    m = ms_table_add(&w.t, FAR, 9, MIB, 0);
     m->is_slice = true;
     assert_int_equal(ms_holder_count(a, m, 1, 0), 0);
     assert_int_equal(ms_object_room(m), 0);
@@ -317,7 +317,8 @@ static void test_idle_is_what_nobody_reads(void **unused)
     assert_false(ms_object_is_idle(two));
     ms_object_unpin(two);
 
-    ms_object_spill(two, (struct ms_spilled *)&w);
+    ms_object_unroom(two);
+    two->spilled = (struct ms_spilled *)&w;
     assert_int_equal(w.t.space->used, MIB);
     assert_ptr_equal(ms_table_find(&w.t, HERE, two->id), two);
     assert_false(ms_object_is_idle(two));

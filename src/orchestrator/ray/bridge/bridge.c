@@ -37,7 +37,7 @@ static void end(struct bridge *b, int64_t within_ns, const char *why)
         fprintf(b->options->out, "muster bridge: %s\n", why);
     fflush(b->options->out);
     b->is_ending = true;
-    ms_bridge_child_end(b->child);
+    ms_script_end(b->child);
     ms_timer_set(&b->force, within_ns);
 }
 
@@ -90,7 +90,7 @@ static void on_child_line(void *arg, const char *line, size_t len)
 
     if (!b->hello)
         b->hello = strndup(line, len);
-    if (b->wire.relay.instance != 0)
+    if (b->wire.relay.heard.asker != 0)
         tell(b, line, len); /* before there is a controller: it will ask for all */
 }
 

@@ -1,4 +1,4 @@
-/* child.c - a bridge (ray_bridge.py) as a child process of ours, by lines */
+/* child.c - a Python script of ours as a child process, by lines */
 #include "orchestrator/ray/bridge/child.h"
 
 #include "base/buf.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { READ_SIZE = 64 << 10 };
+enum { READ_SIZE = 64 << 10, ARGV_MAX = 64 };
 
 struct child {
     struct ms_bridge_transport base;
@@ -26,17 +26,20 @@ struct child {
     bool is_ending;         /* its stdin ends when everything is sent */
     bool is_deaf;           /* it does not read any more, or its stdin has ended */
     struct ms_error broken; /* what it did wrong */
+    const char *what;
+    bool *is_gone; /* set when it is destroyed while it gives a line */
     const struct ms_bridge_transport_events *events;
     void *arg;
 };
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-/* All whole lines. */
-static void give_lines(struct child *c)
+/* All whole lines. False: it was destroyed by who got one. */
+static bool give_lines(struct child *c)
 {
     size_t done = 0;
     uint8_t *newline;
+    bool is_gone = false;
 
     while (c->part.len > done &&
            (newline = memchr(c->part.data + done, '\n', c->part.len - done))) {
@@ -44,12 +47,17 @@ static void give_lines(struct child *c)
 
         *newline = 0;
         done = (size_t)(newline + 1 - c->part.data);
+        c->is_gone = &is_gone;
         c->events->on_line(c->arg, line, (size_t)((char *)newline - line));
+        if (is_gone)
+            return false;
+        c->is_gone = NULL;
     }
     ms_buf_consume(&c->part, done);
+    return true;
 }
 
-/* 1: there may be more; 0: not now; < 0: that was all. */
+/* 1: there may be more; 0: not now; < 0: that was all; -ECANCELED: it is destroyed. */
 static int read_some(struct child *c)
 {
     ssize_t got;
@@ -62,10 +70,11 @@ static int read_some(struct child *c)
     if (got == 0)
         return -EPIPE;
     c->part.len += (size_t)got;
-    give_lines(c);
+    if (!give_lines(c))
+        return -ECANCELED;
     if (c->part.len > MS_RAY_LINE_MAX)
         return ms_error_set(
-            &c->broken, -EPROTO, "the bridge has sent a line without end");
+            &c->broken, -EPROTO, "%s has sent a line without end", c->what);
     return 1;
 }
 
@@ -75,17 +84,21 @@ static void on_ended(void *arg, unsigned events)
     struct ms_process_end end = {0};
     struct ms_error why = {0};
     char how[64];
+    int rc = 1;
 
     (void)events;
     if (ms_process_reap(c->process.pidfd, &end) == -EAGAIN)
         return;
     ms_watch_finish(&c->ended);
     ms_fd_close(&c->process.pidfd);
-    while (c->fd >= 0 && read_some(c) > 0) /* what it said last */
-        ;
+    while (c->fd >= 0 && rc > 0) /* what it said last */
+        rc = read_some(c);
+    if (rc == -ECANCELED)
+        return;
     ms_error_set(&why,
                  end.known && !end.signaled && end.code == 0 ? 0 : -ECHILD,
-                 "the bridge %s",
+                 "%s %s",
+                 c->what,
                  ms_process_end_print(&end, how, sizeof how));
     c->events->on_down(c->arg, c->broken.code ? &c->broken : &why);
 }
@@ -117,10 +130,12 @@ static void write_some(struct child *c)
 static void on_io(void *arg, unsigned events)
 {
     struct child *c = arg;
+    int rc;
 
     if (events & MS_WRITE)
         write_some(c);
-    if (!(events & MS_READ) || read_some(c) >= 0)
+    rc = events & MS_READ ? read_some(c) : 0;
+    if (rc >= 0 || rc == -ECANCELED)
         return;
     ms_watch_finish(&c->io);
     ms_fd_close(&c->fd);
@@ -143,7 +158,7 @@ static int child_send(struct ms_bridge_transport *base, const char *line, size_t
     return 0;
 }
 
-void ms_bridge_child_end(struct ms_bridge_transport *base)
+void ms_script_end(struct ms_bridge_transport *base)
 {
     struct child *c = (struct child *)base;
 
@@ -154,39 +169,32 @@ void ms_bridge_child_end(struct ms_bridge_transport *base)
 /* ---- life -------------------------------------------------------------------------- */
 
 static int spawn(struct child *c,
-                 const struct ms_bridge_child_spec *spec,
+                 const struct ms_script_spec *spec,
                  int theirs,
                  struct ms_error *err)
 {
-    char python[PATH_MAX], script[PATH_MAX], grace[32];
-    const char *argv[] = {
-        python, "-u", script, "--name", spec->name, "--grace", grace, NULL};
     const struct ms_spawn_fd fds[] = {{theirs, STDIN_FILENO},
                                       {theirs, STDOUT_FILENO},
                                       {STDERR_FILENO, STDERR_FILENO}};
-    int rc = 0;
+    char found[PATH_MAX];
+    const char *argv[ARGV_MAX] = {spec->python ? spec->python : found};
+    int rc = spec->python ? 0 : ms_ray_find_python(found, err);
 
-    snprintf(grace, sizeof grace, "%.3f", (double)spec->grace_ns / (double)MS_NS_PER_S);
-    if (spec->script)
-        snprintf(script, sizeof script, "%s", spec->script);
-    else
-        rc = ms_ray_find_script(spec->python_dir, script, err);
-    if (spec->python)
-        snprintf(python, sizeof python, "%s", spec->python);
-    else if (rc == 0)
-        rc = ms_ray_find_python(python, err);
+    for (size_t i = 0; spec->argv[i] && i < ARGV_MAX - 2; i++)
+        argv[i + 1] = spec->argv[i];
     return rc < 0 ? rc
-                  : ms_spawn(&(struct ms_spawn){.path = python,
+                  : ms_spawn(&(struct ms_spawn){.path = argv[0],
                                                 .argv = argv,
                                                 .env = (const char *const *)environ,
                                                 .fds = fds,
-                                                .fd_count = MS_COUNT(fds)},
+                                                .fd_count = MS_COUNT(fds),
+                                                .new_session = spec->new_session},
                              &c->process,
                              err);
 }
 
 static int
-start(struct child *c, const struct ms_bridge_child_spec *spec, struct ms_error *err)
+start(struct child *c, const struct ms_script_spec *spec, struct ms_error *err)
 {
     int ends[2], rc;
 
@@ -203,7 +211,7 @@ start(struct child *c, const struct ms_bridge_child_spec *spec, struct ms_error 
     if (rc == 0)
         rc = ms_watch_init(
             &c->ended, spec->loop, c->process.pidfd, MS_READ, on_ended, c);
-    return rc < 0 ? ms_error_sys(err, rc, "cannot watch the bridge") : 0;
+    return rc < 0 ? ms_error_sys(err, rc, "cannot watch %s", spec->what) : 0;
 }
 
 /* It is below us: with `keep` it does not outlive us either. */
@@ -213,6 +221,8 @@ static void child_destroy(struct ms_bridge_transport *base, bool keep, int64_t u
     struct ms_process_end end;
 
     (void)keep;
+    if (c->is_gone)
+        *c->is_gone = true;
     ms_watch_finish(&c->io);
     ms_watch_finish(&c->ended);
     if (c->fd >= 0)
@@ -230,10 +240,10 @@ static void child_destroy(struct ms_bridge_transport *base, bool keep, int64_t u
 }
 
 struct ms_bridge_transport *
-ms_bridge_child_start(const struct ms_bridge_child_spec *spec,
-                      const struct ms_bridge_transport_events *events,
-                      void *arg,
-                      struct ms_error *err)
+ms_script_start(const struct ms_script_spec *spec,
+                const struct ms_bridge_transport_events *events,
+                void *arg,
+                struct ms_error *err)
 {
     static const struct ms_bridge_transport_ops ops = {child_send, child_destroy};
     struct child *c = calloc(1, sizeof *c);
@@ -242,12 +252,44 @@ ms_bridge_child_start(const struct ms_bridge_child_spec *spec,
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    *c = (struct child){
-        .base.ops = &ops, .events = events, .arg = arg, .fd = -1, .process.pidfd = -1};
+    *c = (struct child){.base.ops = &ops,
+                        .what = spec->what,
+                        .events = events,
+                        .arg = arg,
+                        .fd = -1,
+                        .process.pidfd = -1};
     if (start(c, spec, err) == 0)
         return &c->base;
     child_destroy(&c->base, false, 0);
     return NULL;
+}
+
+struct ms_bridge_transport *
+ms_bridge_child_start(const struct ms_bridge_child_spec *spec,
+                      const struct ms_bridge_transport_events *events,
+                      void *arg,
+                      struct ms_error *err)
+{
+    char script[PATH_MAX], grace[32];
+    const char *argv[] = {"-u",
+                          spec->script ? spec->script : script,
+                          "--name",
+                          spec->name,
+                          "--grace",
+                          grace,
+                          NULL};
+
+    snprintf(grace, sizeof grace, "%.3f", (double)spec->grace_ns / (double)MS_NS_PER_S);
+    if (!spec->script &&
+        ms_ray_find_script(&spec->site, "ray_bridge.py", script, err) < 0)
+        return NULL;
+    return ms_script_start(&(struct ms_script_spec){.loop = spec->loop,
+                                                    .what = "the bridge",
+                                                    .python = spec->python,
+                                                    .argv = argv},
+                           events,
+                           arg,
+                           err);
 }
 
 struct ms_bridge_transport *
@@ -256,10 +298,10 @@ ms_bridge_open_child(const struct ms_ray_options *o,
                      void *arg,
                      struct ms_error *err)
 {
-    return ms_bridge_child_start(
-        &(struct ms_bridge_child_spec){
-            .loop = o->loop, .python_dir = o->site.python_dir, .name = o->name},
-        events,
-        arg,
-        err);
+    return ms_bridge_child_start(&(struct ms_bridge_child_spec){.loop = o->loop,
+                                                                .site = o->site,
+                                                                .name = o->name},
+                                 events,
+                                 arg,
+                                 err);
 }

@@ -28,7 +28,7 @@ struct bridge_job {
     struct ms_ray_job *job;
     struct ms_bridge_state state; /* without the secret, which the wire has */
     struct ms_offer_keys keys;
-    bool has_secret, is_adopted, was_up, is_silent, is_over;
+    bool has_secret, is_adopted, was_up, is_over;
     char reached_by[MS_ADDR_LIST_MAX + 1]; /* where the bridge finds us */
     struct ms_buf log;                     /* until the answer is found in it */
     int listen_fd;
@@ -40,15 +40,7 @@ struct bridge_job {
 
 static int begin(struct bridge_job *b, struct ms_error *err);
 
-/* ---- silence and the end ----------------------------------------------------------- */
-
-static void set_silent(struct bridge_job *b, const struct ms_error *why)
-{
-    if (b->is_silent == (why != NULL))
-        return;
-    b->is_silent = why != NULL;
-    b->events->on_silent(b->arg, why);
-}
+/* ---- the end ----------------------------------------------------------------------- */
 
 static void down(struct bridge_job *b, const struct ms_error *why)
 {
@@ -88,7 +80,7 @@ static void on_up(void *arg, bool is_new)
     (void)is_new;
     b->was_up = true;
     ms_timer_cancel(&b->first);
-    set_silent(b, NULL);
+    b->events->on_silent(b->arg, NULL);
 }
 
 static void on_lost(void *arg, bool has_ended, const struct ms_error *why)
@@ -98,7 +90,7 @@ static void on_lost(void *arg, bool has_ended, const struct ms_error *why)
 
     (void)has_ended; /* its job says that */
     ms_error_set(&said, why->code, "the bridge on Ray %s", why->text);
-    set_silent(b, &said);
+    b->events->on_silent(b->arg, &said);
     ms_ray_job_look(b->job); /* perhaps it has ended */
 }
 

@@ -82,7 +82,7 @@ static size_t kept(const struct ms_relay *r)
 {
     size_t count = 0;
 
-    ms_list_each (one, &r->kept, struct ms_relayed, link)
+    ms_list_each (one, &r->sent.open, struct ms_relayed, pending.link)
         count++;
     return count;
 }
@@ -98,16 +98,16 @@ static void test_relay_once_and_in_order(void **state)
     assert_true(ms_relay_begin(&a, 7));
     assert_false(ms_relay_begin(&a, 7));
     one = ms_relay_add(&a, "first", 5);
-    assert_int_equal(one->number, 1);
-    assert_true(ms_relay_take(&b, one->number));
+    assert_int_equal(one->pending.number, 1);
+    assert_true(ms_relay_take(&b, one->pending.number));
     one = ms_relay_add(&a, "second", 6);
     assert_string_equal(one->line, "second");
-    ms_relay_acked(&a, b.heard);
+    ms_relay_acked(&a, b.heard.watermark);
     assert_int_equal(kept(&a), 1);
     assert_true(ms_relay_take(&b, 2));
     /* the connection breaks before that is acknowledged: it comes again */
     assert_false(ms_relay_take(&b, 2));
-    ms_relay_acked(&a, b.heard);
+    ms_relay_acked(&a, b.heard.watermark);
     assert_int_equal(kept(&a), 0);
     assert_int_equal(a.kept_bytes, 0);
     ms_relay_finish(&a);
@@ -125,8 +125,8 @@ static void test_relay_of_another_controller(void **state)
     assert_true(ms_relay_take(&r, 1));
     assert_true(ms_relay_begin(&r, 2));
     assert_int_equal(kept(&r), 0);
-    assert_int_equal(r.heard, 0);
-    assert_int_equal(ms_relay_add(&r, "x", 1)->number, 1);
+    assert_int_equal(r.heard.watermark, 0);
+    assert_int_equal(ms_relay_add(&r, "x", 1)->pending.number, 1);
     ms_relay_finish(&r);
 }
 

@@ -7,59 +7,58 @@
 void ms_relay_init(struct ms_relay *r)
 {
     *r = (struct ms_relay){0};
-    ms_list_init(&r->kept);
+    ms_requests_init(&r->sent);
+    ms_replies_init(&r->heard);
 }
 
-static void drop(struct ms_relay *r, struct ms_relayed *one)
+void ms_relay_acked(struct ms_relay *r, uint64_t number)
 {
-    r->kept_bytes -= one->len;
-    ms_list_remove(&one->link);
-    free(one);
+    ms_list_each (one, &r->sent.open, struct ms_relayed, pending.link)
+        if (one->pending.number <= number) {
+            r->kept_bytes -= one->len;
+            ms_requests_remove(&r->sent, &one->pending);
+            free(one);
+        }
 }
 
 void ms_relay_finish(struct ms_relay *r)
 {
-    ms_list_each (one, &r->kept, struct ms_relayed, link)
-        drop(r, one);
+    ms_relay_acked(r, UINT64_MAX);
+    ms_requests_finish(&r->sent);
+    ms_replies_finish(&r->heard);
 }
 
 bool ms_relay_begin(struct ms_relay *r, uint64_t instance)
 {
-    if (r->instance == instance)
+    if (r->heard.asker == instance)
         return false;
     ms_relay_finish(r);
-    r->instance = instance;
-    r->made = r->heard = 0;
+    ms_relay_init(r);
+    ms_replies_set_asker(&r->heard, instance);
     return true;
 }
 
 const struct ms_relayed *ms_relay_add(struct ms_relay *r, const char *line, size_t len)
 {
-    struct ms_relayed *one;
+    struct ms_relayed *one =
+        len > MS_RELAY_KEPT_MAX - r->kept_bytes ? NULL : malloc(sizeof *one + len + 1);
 
-    if (len > MS_RELAY_KEPT_MAX - r->kept_bytes ||
-        !(one = malloc(sizeof *one + len + 1)))
+    if (!one || ms_requests_add(&r->sent, &one->pending) < 0) {
+        free(one);
         return NULL;
-    one->number = ++r->made;
+    }
     one->len = len;
     memcpy(one->line, line, len);
     one->line[len] = 0;
     r->kept_bytes += len;
-    ms_list_add_tail(&r->kept, &one->link);
     return one;
-}
-
-void ms_relay_acked(struct ms_relay *r, uint64_t number)
-{
-    ms_list_each (one, &r->kept, struct ms_relayed, link)
-        if (one->number <= number)
-            drop(r, one);
 }
 
 bool ms_relay_take(struct ms_relay *r, uint64_t number)
 {
-    if (number != r->heard + 1)
-        return false;
-    r->heard = number;
-    return true;
+    bool is_next = number == r->heard.watermark + 1;
+
+    if (is_next)
+        ms_replies_settle(&r->heard, number, NULL, 0);
+    return is_next;
 }

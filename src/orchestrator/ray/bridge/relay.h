@@ -1,8 +1,9 @@
 /* relay.h - lines that arrive once and in order, although connections break
  *
- * Both ends of a bridge's wire have one. Lines are numbered from 1, and kept until the
- * other side has said that it has them. When there is a new connection each side says how
- * far it has heard, and what is missing is sent again; what comes twice is dropped.
+ * Both ends of a bridge's wire have one, made of the two sides of wire/link/requests.h: a
+ * line is a request whose answer is only that it has arrived. Lines are kept until the other
+ * side has said that it has them. When there is a new connection each side says how far it
+ * has heard, and what is missing is sent again; what comes twice is dropped.
  *
  * An instance is one controller. Another one begins anew: nothing that was kept for the
  * one before is sent to it.
@@ -12,26 +13,20 @@
 #ifndef MS_ORCHESTRATOR_RAY_BRIDGE_RELAY_H
 #define MS_ORCHESTRATOR_RAY_BRIDGE_RELAY_H
 
-#include "base/list.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "wire/link/requests.h"
 
 #define MS_RELAY_KEPT_MAX ((size_t)64 << 20) /* bytes that wait for the other side */
 
 struct ms_relayed {
-    struct ms_list link;
-    uint64_t number;
+    struct ms_pending pending; /* its number */
     size_t len;
     char line[]; /* with a NUL behind it */
 };
 
 struct ms_relay {
-    uint64_t instance; /* 0: none yet */
-    uint64_t made;     /* number of the last line that we made */
-    uint64_t heard;    /* number of the last line that has come */
-    struct ms_list kept;
+    struct ms_requests sent; /* ms_relayed that were not acknowledged */
+    struct ms_replies
+        heard; /* asker: the instance, 0: none yet; watermark: the last line */
     size_t kept_bytes;
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "io/json.h"
 #include "io/tree.h"
 
 #include <errno.h>
@@ -79,17 +80,11 @@ void ms_bridge_state_write(const struct ms_ray_options *o,
     if (dir < 0)
         return;
     ms_hex(s->secret, sizeof s->secret, hex);
-    object = json_pack("{s:s, s:s, s:s, s:s, s:i}",
-                       "address",
-                       o->site.address,
-                       "job",
-                       s->job,
-                       "secret",
-                       hex,
-                       "bridge",
-                       s->bridge_at,
-                       "port",
-                       (int)s->port);
+    object = MS_JSON({"address", json_string(o->site.address)},
+                     {"job", json_string(s->job)},
+                     {"secret", json_string(hex)},
+                     {"bridge", json_string(s->bridge_at)},
+                     {"port", json_integer(s->port)});
     text = object ? json_dumps(object, 0) : NULL;
     ms_tree_remove(dir, name);
     if (text)

@@ -33,9 +33,9 @@ send_message(struct conn *c, uint64_t instance, const struct ms_relayed *line)
     Muster__BridgeMessage m = MUSTER__BRIDGE_MESSAGE__INIT;
 
     m.instance = instance;
-    m.heard = c->wire->relay.heard;
+    m.heard = c->wire->relay.heard.watermark;
     if (line) {
-        m.number = line->number;
+        m.number = line->pending.number;
         m.line.data = (uint8_t *)(uintptr_t)line->line;
         m.line.len = line->len;
     }
@@ -45,7 +45,7 @@ send_message(struct conn *c, uint64_t instance, const struct ms_relayed *line)
 /* Everything that the other side has not acknowledged, again. */
 static void send_kept(struct conn *c)
 {
-    ms_list_each (one, &c->wire->relay.kept, struct ms_relayed, link)
+    ms_list_each (one, &c->wire->relay.sent.open, struct ms_relayed, pending.link)
         if (send_message(c, 0, one) < 0)
             return; /* it closes, and all begins again */
 }
@@ -84,7 +84,7 @@ static void attach(struct conn *c)
         conn_free(w->attached);
     w->attached = c;
     ms_timer_cancel(&w->quiet);
-    send_message(c, w->relay.instance, NULL);
+    send_message(c, w->relay.heard.asker, NULL);
 }
 
 static void on_open(void *arg)

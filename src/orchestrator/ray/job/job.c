@@ -1,175 +1,175 @@
-/* job.c - one job on a Ray cluster: its life, and what its thread tells the loop */
-#include "base/cleanup.h"
-#include "orchestrator/ray/job/job_impl.h"
+/* job.c - one job on a Ray cluster: starts ray_job.py, and tells what that says of it */
+#include "orchestrator/ray/job/job.h"
+
+#include "base/clock.h"
+#include "base/env.h"
+#include "io/json.h"
+#include "orchestrator/ray/bridge/child.h"
+#include "orchestrator/ray/job/python.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
-#define STOP_NS (30 * MS_NS_PER_S) /* then ending it has come to nothing */
+#define STOP_NS      (30 * MS_NS_PER_S) /* then ending it has come to nothing */
+#define LOCAL_END_NS (45 * MS_NS_PER_S) /* for a Ray of our own to end */
 
-static void poke(int fd)
+/* Of its command line: those before the files, and pairs of files. */
+enum { WORDS = 9, FILES_MAX = 8 };
+
+struct ms_ray_job {
+    struct ms_ray_job_spec spec;
+    const struct ms_ray_job_events *events;
+    void *arg;
+    struct ms_bridge_transport *script;
+    bool is_over; /* its end was told */
+};
+
+/* ---- what the script says ---------------------------------------------------------- */
+
+json_t *ms_ray_env_object(const char *const *env)
 {
-    uint64_t one = 1;
+    json_t *o = json_object();
 
-    if (write(fd, &one, sizeof one) < 0)
-        abort(); /* an eventfd that is ours takes it */
-}
+    for (size_t i = 0; o && env && env[i]; i++) {
+        size_t len = strcspn(env[i], "=");
+        char *name = strndup(env[i], len);
+        int rc = name && env[i][len]
+                     ? json_object_set_new(o, name, ms_json_string(env[i] + len + 1))
+                     : -1;
 
-static void drain(int fd)
-{
-    uint64_t count;
-
-    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
-        ;
-}
-
-/* ---- for the thread ---------------------------------------------------------------- */
-
-bool ms_ray_job_is_stopping(struct ms_ray_job *j)
-{
-    bool is;
-
-    pthread_mutex_lock(&j->lock);
-    is = j->is_stopping;
-    pthread_mutex_unlock(&j->lock);
-    return is;
-}
-
-static int64_t end_by_ns(struct ms_ray_job *j)
-{
-    int64_t at_ns;
-
-    pthread_mutex_lock(&j->lock);
-    at_ns = j->end_by_ns;
-    pthread_mutex_unlock(&j->lock);
-    return at_ns;
-}
-
-bool ms_ray_job_is_left(struct ms_ray_job *j)
-{
-    return ms_now_ns() >= end_by_ns(j);
-}
-
-bool ms_ray_job_may_submit(struct ms_ray_job *j)
-{
-    bool may;
-
-    pthread_mutex_lock(&j->lock);
-    may = ms_now_ns() < j->end_by_ns;
-    j->is_on_cluster = j->is_on_cluster || may;
-    pthread_mutex_unlock(&j->lock);
-    return may;
-}
-
-void ms_ray_job_set_gone(struct ms_ray_job *j)
-{
-    pthread_mutex_lock(&j->lock);
-    j->is_on_cluster = false;
-    pthread_mutex_unlock(&j->lock);
-}
-
-void ms_ray_job_wait(struct ms_ray_job *j, int64_t for_ns)
-{
-    struct pollfd p = {.fd = j->thread_fd, .events = POLLIN};
-    int64_t left_ns = end_by_ns(j) - ms_now_ns();
-
-    for_ns = left_ns < for_ns ? left_ns : for_ns;
-    if (for_ns > 0 && poll(&p, 1, (int)(for_ns / MS_NS_PER_MS) + 1) > 0)
-        drain(j->thread_fd);
-}
-
-struct ms_ray_news *ms_ray_job_lock_news(struct ms_ray_job *j)
-{
-    pthread_mutex_lock(&j->lock);
-    return &j->news;
-}
-
-void ms_ray_job_tell_news(struct ms_ray_job *j)
-{
-    pthread_mutex_unlock(&j->lock);
-    poke(j->loop_fd);
-}
-
-/* ---- on the loop ------------------------------------------------------------------- */
-
-static void on_woken(void *arg, unsigned events)
-{
-    struct ms_ray_job *j = arg;
-    const struct ms_ray_job_events *e = j->events;
-    struct ms_ray_news news;
-
-    (void)events;
-    drain(j->loop_fd);
-    pthread_mutex_lock(&j->lock);
-    news = j->news;
-    j->news = (struct ms_ray_news){0};
-    pthread_mutex_unlock(&j->lock);
-    if (news.is_submitted && e->on_submitted)
-        e->on_submitted(j->arg);
-    if (news.log.len > 0 && e->on_log)
-        e->on_log(j->arg, (char *)news.log.data, news.log.len);
-    if (news.has_silence && e->on_silent)
-        e->on_silent(j->arg, news.is_silent ? &news.silence : NULL);
-    ms_buf_finish(&news.log);
-    if (news.is_over)
-        e->on_ended(
-            j->arg, news.why.code, news.exit_code, news.why.code ? &news.why : NULL);
-}
-
-void ms_ray_job_look(struct ms_ray_job *j)
-{
-    poke(j->thread_fd);
-}
-
-void ms_ray_job_stop(struct ms_ray_job *j)
-{
-    pthread_mutex_lock(&j->lock);
-    if (!j->is_stopping) {
-        j->is_stopping = true;
-        j->stop_until_ns = ms_now_ns() + STOP_NS;
-        j->polite_until_ns = ms_now_ns() + j->spec.polite_ns;
+        free(name);
+        if (rc < 0) {
+            json_decref(o);
+            return NULL;
+        }
     }
-    pthread_mutex_unlock(&j->lock);
-    poke(j->thread_fd);
+    return o;
+}
+
+/* Taken. */
+static void order(struct ms_ray_job *j, json_t *o)
+{
+    char *line = o ? json_dumps(o, JSON_COMPACT) : NULL;
+
+    if (line)
+        j->script->ops->send(j->script, line, strlen(line));
+    free(line);
+    json_decref(o);
+}
+
+static void order_end(struct ms_ray_job *j, const char *verb, int64_t within_ns)
+{
+    double within_s = within_ns > 0 ? (double)within_ns / 1e9 : 0;
+
+    order(j, MS_JSON({"do", json_string(verb)}, {"within_s", json_real(within_s)}));
+}
+
+static void ended(struct ms_ray_job *j, int rc, int exit_code, const char *text)
+{
+    struct ms_error why = {0};
+
+    if (j->is_over)
+        return;
+    j->is_over = true;
+    if (rc < 0)
+        ms_error_set(&why, rc, "%s", text);
+    j->events->on_ended(j->arg, rc, exit_code, rc < 0 ? &why : NULL);
+}
+
+static void on_event(struct ms_ray_job *j, const char *event, const json_t *o)
+{
+    const struct ms_ray_job_events *e = j->events;
+    const json_t *log = json_object_get(o, "text");
+    const char *why = json_string_value(json_object_get(o, "why"));
+    struct ms_error silence = {0};
+
+    if (strcmp(event, "submitting") == 0) {
+        if (e->on_submitting)
+            e->on_submitting(j->arg, json_string_value(json_object_get(o, "local")));
+        order(j,
+              json_pack(
+                  "{s:s, s:o}", "do", "submit", "env", ms_ray_env_object(j->spec.env)));
+    } else if (strcmp(event, "submitted") == 0 && e->on_submitted) {
+        e->on_submitted(j->arg);
+    } else if (strcmp(event, "log") == 0 && e->on_log) {
+        e->on_log(j->arg, json_string_value(log), json_string_length(log));
+    } else if (strcmp(event, "silent") == 0 && e->on_silent) {
+        ms_error_set(&silence, -EAGAIN, "%s", why ? why : "");
+        e->on_silent(j->arg, why ? &silence : NULL);
+    } else if (strcmp(event, "ended") == 0) {
+        ended(j,
+              (int)json_integer_value(json_object_get(o, "rc")),
+              (int)json_integer_value(json_object_get(o, "exit_code")),
+              why ? why : "");
+    }
+}
+
+static void on_line(void *arg, const char *line, size_t len)
+{
+    json_t *o = json_loadb(line, len, JSON_ALLOW_NUL, NULL);
+    const char *event = json_string_value(json_object_get(o, "event"));
+
+    if (event)
+        on_event(arg, event, o);
+    json_decref(o);
+}
+
+static void on_down(void *arg, const struct ms_error *why)
+{
+    ended(arg, -EIO, -1, why->text);
 }
 
 /* ---- life -------------------------------------------------------------------------- */
 
-static void job_free(struct ms_ray_job *j)
+void ms_ray_job_look(struct ms_ray_job *j)
 {
-    ms_watch_finish(&j->woken);
-    if (j->has_thread)
-        pthread_join(j->thread, NULL);
-    ms_local_ray_destroy(j->local_ray);
-    ms_fetcher_destroy(j->fetcher);
-    ms_package_finish(&j->package);
-    ms_fd_close(&j->loop_fd);
-    ms_fd_close(&j->thread_fd);
-    pthread_mutex_destroy(&j->lock);
-    ms_buf_finish(&j->news.log);
-    free(j->base);
-    free(j->token);
-    free(j);
+    order(j, json_pack("{s:s}", "do", "look"));
 }
 
-/* Everything but the thread. */
-static int prepare(struct ms_ray_job *j, struct ms_error *err)
+void ms_ray_job_stop(struct ms_ray_job *j)
 {
-    const char *address = j->spec.site.address;
+    order_end(j, "stop", STOP_NS);
+}
 
-    j->loop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    j->thread_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (strcmp(address, MS_RAY_LOCAL) != 0 &&
-        !(j->base = ms_ray_base_url(address, err)))
-        return -EINVAL;
-    j->fetcher = ms_fetcher_create(err);
-    if (!j->fetcher)
-        return -ENOPKG;
-    if (j->loop_fd < 0 || j->thread_fd < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    return 0;
+static bool is_local(const struct ms_ray_job *j)
+{
+    return strcmp(j->spec.site.address, MS_RAY_LOCAL) == 0;
+}
+
+static int start(struct ms_ray_job *j, struct ms_error *err)
+{
+    static const struct ms_bridge_transport_events events = {.on_line = on_line,
+                                                             .on_down = on_down};
+    const struct ms_ray_job_spec *s = &j->spec;
+    char muster[PATH_MAX], script[PATH_MAX], polite_s[32];
+    const char *argv[WORDS + 2 * FILES_MAX + 1] = {
+        "-IS", /* the standard library is all that it needs */
+        script,
+        s->site.address,
+        s->id,
+        s->entrypoint,
+        muster,
+        s->site.cache_dir ? s->site.cache_dir : "",
+        polite_s,
+        s->is_there ? "1" : "0"};
+    int rc = ms_ray_find_muster(&s->site, muster, err);
+
+    for (size_t i = 0; s->files && s->files[i] && i < 2 * FILES_MAX; i++)
+        argv[WORDS + i] = s->files[i];
+    snprintf(polite_s, sizeof polite_s, "%.3f", (double)s->polite_ns / 1e9);
+    if (rc == 0)
+        rc = ms_ray_find_script(&s->site, "ray_job.py", script, err);
+    if (rc == 0)
+        j->script = ms_script_start(&(struct ms_script_spec){.loop = s->loop,
+                                                             .what = "ray_job.py",
+                                                             .argv = argv,
+                                                             .new_session = true},
+                                    &events,
+                                    j,
+                                    err);
+    return j->script ? 0 : -EIO;
 }
 
 struct ms_ray_job *ms_ray_job_create(const struct ms_ray_job_spec *spec,
@@ -178,58 +178,35 @@ struct ms_ray_job *ms_ray_job_create(const struct ms_ray_job_spec *spec,
                                      struct ms_error *err)
 {
     struct ms_ray_job *j = calloc(1, sizeof *j);
-    int rc;
 
     if (!j) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    j->spec = *spec;
-    j->events = events;
-    j->arg = arg;
-    j->end_by_ns = MS_NEVER;
-    j->is_on_cluster = spec->is_there;
-    pthread_mutex_init(&j->lock, NULL);
-    if (prepare(j, err) < 0) {
-        job_free(j);
-        return NULL;
-    }
-    rc = ms_watch_init(&j->woken, spec->loop, j->loop_fd, MS_READ, on_woken, j);
-    if (rc == 0)
-        rc = -pthread_create(&j->thread, NULL, ms_ray_job_run, j);
-    j->has_thread = rc == 0;
-    if (rc == 0)
+    *j = (struct ms_ray_job){.spec = *spec, .events = events, .arg = arg};
+    if (start(j, err) == 0)
         return j;
-    ms_error_sys(err, rc, "cannot begin the job");
-    job_free(j);
+    free(j);
     return NULL;
-}
-
-/* Nothing more is told, and the thread ends by then. */
-static void end_by(struct ms_ray_job *j, int64_t until_ns)
-{
-    ms_watch_finish(&j->woken);
-    pthread_mutex_lock(&j->lock);
-    if (!j->is_on_cluster || strcmp(j->spec.site.address, MS_RAY_LOCAL) == 0)
-        until_ns = 0; /* there is nothing to be stopped, or it ends with its Ray */
-    j->end_by_ns = until_ns;
-    j->is_stopping = true;
-    j->stop_until_ns = until_ns;
-    j->polite_until_ns = ms_now_ns() + j->spec.polite_ns;
-    pthread_mutex_unlock(&j->lock);
-    ms_fetcher_end_by(j->fetcher, until_ns);
-    poke(j->thread_fd);
-    job_free(j);
 }
 
 void ms_ray_job_destroy(struct ms_ray_job *j, int64_t until_ns)
 {
-    if (j)
-        end_by(j, until_ns);
+    int64_t now_ns = ms_now_ns();
+
+    if (!j)
+        return;
+    if (is_local(j) && until_ns < now_ns + LOCAL_END_NS)
+        until_ns = now_ns + LOCAL_END_NS;
+    order_end(j, "end", until_ns - now_ns);
+    j->script->ops->destroy(j->script, false, until_ns);
+    free(j);
 }
 
 void ms_ray_job_leave(struct ms_ray_job *j)
 {
-    if (j)
-        end_by(j, 0);
+    if (!j)
+        return;
+    j->script->ops->destroy(j->script, true, 0);
+    free(j);
 }

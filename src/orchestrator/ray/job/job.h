@@ -9,7 +9,8 @@
  * later, unless it was destroyed without the time for that.
  *
  * The job runs in the folder of the package (doc/orchestrators.md says what is in there).
- * A thread of its own does all of this; the events come on the loop, but for on_submitting.
+ * A process of its own does all of this (python/muster/ray_job.py); what it says comes on the
+ * loop.
  */
 #ifndef MS_ORCHESTRATOR_RAY_JOB_JOB_H
 #define MS_ORCHESTRATOR_RAY_JOB_JOB_H
@@ -18,6 +19,7 @@
 #include "io/loop.h"
 #include "orchestrator/ray/site.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,17 +34,17 @@ struct ms_ray_job_spec {
     const char *entrypoint; /* a line of a shell */
     const char *const *env; /* "NAME=value", NULL-terminated; everybody who sees the
                                  * dashboard sees them; NULL: none */
-    const char *const
-        *files;        /* pairs "path in the package", "path here", NULL-terminated;
-                                 * also in the package, below "job/"; NULL: none */
+    /* Up to 8 pairs "path in the package", "path here", NULL-terminated: also in the
+     * package, below "job/"; NULL: none. */
+    const char *const *files;
     int64_t polite_ns; /* when it is stopped: it may end by itself for so long */
     bool is_there;     /* it is on the cluster already: only look at it */
 };
 
 struct ms_ray_job_events {
     /* Everything is there, and it is submitted next: the spec's `env` may still change.
-     * `local` is our address, as the connection to the dashboard has it; "": not known. On
-     * the job's thread. May be NULL. */
+     * `local` is our address, as the connection to the dashboard has it; "": not known. May
+     * be NULL. */
     void (*on_submitting)(void *arg, const char *local);
     void (*on_submitted)(void *arg); /* it is on the cluster; may be NULL */
     /* What it has printed since the last time. May be NULL. */
@@ -68,5 +70,8 @@ void ms_ray_job_look(struct ms_ray_job *j);
 void ms_ray_job_destroy(struct ms_ray_job *j, int64_t until_ns);
 /* Nothing more is told, and the job goes on. */
 void ms_ray_job_leave(struct ms_ray_job *j);
+
+/* "NAME=value" as an object; NULL: out of memory. `env` may be NULL. */
+json_t *ms_ray_env_object(const char *const *env);
 
 #endif

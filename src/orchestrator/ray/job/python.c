@@ -1,10 +1,11 @@
-/* python.c - finds the Python of a Ray, and what runs with it */
+/* python.c - finds the Python of a Ray, and our scripts that run with it */
 #include "orchestrator/ray/job/python.h"
 
 #include "base/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,16 @@ static int parent_of(int pid)
     return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
+static int find_self(char out[PATH_MAX], struct ms_error *err)
+{
+    ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - 1);
+
+    if (len < 0)
+        return ms_error_sys(err, -errno, "cannot find this program");
+    out[len] = 0;
+    return 0;
+}
+
 /* The Python of a raylet that we are below of. */
 static int python_above(char out[PATH_MAX])
 {
@@ -68,54 +79,93 @@ static int python_above(char out[PATH_MAX])
     return rc;
 }
 
-int ms_ray_find_program(const char *name, char out[PATH_MAX])
+/* python3 of VIRTUAL_ENV, of the path, or of where this program is installed. */
+static int python_here(char out[PATH_MAX])
 {
-    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
+    static const char *const beside[] = {"", "../../../../../bin/"}; /* of a wheel */
+    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH"), *slash;
+    char self[PATH_MAX];
 
-    if (venv && snprintf(out, PATH_MAX, "%s/bin/%s", venv, name) < PATH_MAX &&
+    if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
         access(out, X_OK) == 0)
         return 0;
     while (path && *path) {
         int len = (int)strcspn(path, ":");
 
-        if (snprintf(out, PATH_MAX, "%.*s/%s", len, path, name) < PATH_MAX &&
+        if (snprintf(out, PATH_MAX, "%.*s/python3", len, path) < PATH_MAX &&
             access(out, X_OK) == 0)
             return 0;
         path += len + (path[len] == ':');
+    }
+    if (find_self(self, NULL) < 0 || !(slash = strrchr(self, '/')))
+        return -ENOENT;
+    for (size_t i = 0; i < MS_COUNT(beside); i++) {
+        int len = (int)(slash + 1 - self);
+
+        if (snprintf(out, PATH_MAX, "%.*s%spython3", len, self, beside[i]) < PATH_MAX &&
+            access(out, X_OK) == 0)
+            return 0;
     }
     return -ENOENT;
 }
 
 int ms_ray_find_python(char out[PATH_MAX], struct ms_error *err)
 {
-    if (python_above(out) == 0 || ms_ray_find_program("python3", out) == 0)
+    if (python_above(out) == 0 || python_here(out) == 0)
         return 0;
-    return ms_error_set(err, -ENOENT, "there is no python3 to run Ray's bridge with");
+    return ms_error_set(err, -ENOENT, "there is no python3 to speak to Ray with");
 }
 
-int ms_ray_find_self(char out[PATH_MAX], struct ms_error *err)
+int ms_ray_find_muster(const struct ms_ray_site *site,
+                       char out[PATH_MAX],
+                       struct ms_error *err)
 {
-    ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - 1);
-
-    if (len < 0)
-        return ms_error_sys(err, -errno, "cannot find this program");
-    out[len] = 0;
+    if (!site->muster)
+        return find_self(out, err);
+    snprintf(out, PATH_MAX, "%s", site->muster);
     return 0;
 }
 
-int ms_ray_find_script(const char *python_dir, char out[PATH_MAX], struct ms_error *err)
+int ms_ray_find_script(const struct ms_ray_site *site,
+                       const char *name,
+                       char out[PATH_MAX],
+                       struct ms_error *err)
 {
-    char self[PATH_MAX] = "";
+    /* in a package for a cluster, in a wheel, and as it is installed */
+    static const char *const below[] = {"muster",
+                                        "../muster",
+                                        "lib/python3*/site-packages/muster",
+                                        "lib/python3*/dist-packages/muster",
+                                        "lib/python3/dist-packages/muster"};
+    char program[PATH_MAX], pattern[PATH_MAX];
+    const char *slash;
+    int rc = -ENOENT;
 
-    if (python_dir &&
-        snprintf(out, PATH_MAX, "%s/ray_bridge.py", python_dir) < PATH_MAX &&
+    if (site->python_dir &&
+        snprintf(out, PATH_MAX, "%s/%s", site->python_dir, name) < PATH_MAX &&
         access(out, R_OK) == 0)
         return 0;
-    ms_ray_find_self(self, NULL);
-    if (strrchr(self, '/'))
-        *strrchr(self, '/') = 0;
-    if (snprintf(out, PATH_MAX, "%s/../muster/ray_bridge.py", self) < PATH_MAX &&
-        access(out, R_OK) == 0)
-        return 0;
-    return ms_error_set(err, -ENOENT, "ray_bridge.py is not beside this program");
+    if (ms_ray_find_muster(site, program, err) < 0 || !(slash = strrchr(program, '/')))
+        return -ENOENT;
+    for (size_t i = 0; i < MS_COUNT(below) && rc != 0; i++) {
+        glob_t found;
+
+        snprintf(pattern,
+                 sizeof pattern,
+                 "%.*s/../%s/%s",
+                 (int)(slash - program),
+                 program,
+                 below[i],
+                 name);
+        rc = glob(pattern, 0, NULL, &found);
+        if (rc == 0)
+            snprintf(out, PATH_MAX, "%s", found.gl_pathv[0]);
+        globfree(&found);
+    }
+    return rc == 0 ? 0
+                   : ms_error_set(err,
+                                  -ENOENT,
+                                  "the Python package `muster` is not installed beside "
+                                  "%s, and a Ray cluster needs it",
+                                  program);
 }
