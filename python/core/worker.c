@@ -170,7 +170,7 @@ static PyObject *host_hold_port(PyObject *self, PyObject *unused)
     uint32_t port;
 
     (void)unused;
-    if (ms_host_hold_port(((struct host *)self)->host, &port, &err) < 0)
+    if (ms_host_alloc_ports(((struct host *)self)->host, 1, &port, &err) < 0)
         return core_raise(&err);
     return PyLong_FromUnsignedLong(port);
 }
