@@ -128,8 +128,8 @@ class View:
         return Bound(self, name, method)
 
     def _refresh(self) -> None:
-        """Before its workers are called: are their places still known? A cluster looks
-        whether they are still all of them, too."""
+        """Before its workers are called: are their places still known?"""
+        # A cluster looks whether they are still all of them, too.
         self._bound.refresh()
 
     def _initialized(self) -> None:

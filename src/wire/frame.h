@@ -19,9 +19,11 @@
 
 #include "base/error.h"
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { MS_FRAME_SIZE = 48, MS_FRAME_MAGIC = 0xA7, MS_FRAME_VERSION = 1 };
 
@@ -103,6 +105,15 @@ struct ms_frame {
     uint64_t budget_ns; /* CALL: time left until the deadline; 0: none */
     uint64_t ack;       /* a call id whose reply has arrived; 0: none */
 };
+
+/* Number `i` of a row of them in a body. */
+static inline uint64_t ms_le64_at(const uint8_t *body, size_t i)
+{
+    uint64_t n;
+
+    memcpy(&n, body + i * sizeof n, sizeof n);
+    return le64toh(n);
+}
 
 void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE]);
 

@@ -244,8 +244,8 @@ def _each(
     count: int,
     divide: Callable[[Any], Any],
 ) -> list[Call]:
-    """One (args, kwargs) for each part; `divide` gives the parts of a value, or None if
-    it goes to all."""
+    """One (args, kwargs) for each part."""
+    # `divide` gives the parts of a value, or None if it goes to all.
     shares = [divide(value) for value in args]
     named = {key: divide(value) for key, value in kwargs.items()}
     if not any(part is not None for part in (*shares, *named.values())):

@@ -1,8 +1,7 @@
-"""The spec of a cluster: all that its workers are started with, and start with again.
+"""The spec of a cluster: all that its workers are started with."""
 
-What is made of it (places, environments, processes, engines) is the head's matter; see
-src/cluster/spec.h and doc/clusters.md.
-"""
+# What is made of it (places, environments, processes, engines) is the head's matter;
+# see src/cluster/spec.h and doc/clusters.md.
 
 from __future__ import annotations
 
