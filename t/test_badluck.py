@@ -80,6 +80,13 @@ def test_is_killed(cluster: Make, number: signal.Signals) -> None:
 def test_crashes(cluster: Make) -> None:
     e = fails_with_death(cluster(Echo), "segfault")
     assert e.signal == signal.SIGSEGV and "SIGSEGV" in str(e)
+    assert "Fatal Python error: Segmentation fault" in str(e)
+    assert "in segfault" in str(e)  # the line of the method
+
+
+def test_crashes_in_a_fresh_interpreter(cluster: Make) -> None:
+    e = fails_with_death(cluster(Echo, start="exec"), "segfault")
+    assert e.signal == signal.SIGSEGV and "in segfault" in str(e)
 
 
 def test_reaches_its_memory_limit(cluster: Make) -> None:

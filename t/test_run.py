@@ -109,6 +109,19 @@ def test_driver_joins_described_nodes(job: Job) -> None:
     assert second.startswith("pids")
 
 
+def test_a_script_that_describes_its_machine_takes_what_was_lent(job: Job) -> None:
+    """The same script runs alone, where it pretends to have devices."""
+    path = job.with_driver()
+    script = job.folder / "train.py"
+    script.write_text(DRIVER.replace("init()", "init(num_gpus=8, num_cpus=16)"))
+    done = job.run(path)
+    assert done.returncode == 0, done
+    assert "0 1 0 1" in done.stdout
+    said = "muster: init(num_cpus=16, num_gpus=8): not used, because the head at "
+    assert said in done.stderr
+    assert "has 2 nodes with 4 GPUs for this job" in done.stderr
+
+
 def test_what_it_says_as_json(job: Job) -> None:
     done = job.run(job.with_shell("echo out"), "--json")
     assert (done.returncode, done.stdout) == (0, "out\n")

@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import muster
@@ -82,3 +83,14 @@ def test_fork_hooks_as_they_are(cluster: Any) -> None:
 
 def test_modules_of_all_workers(cluster: Any) -> None:
     assert cluster(Forked, 2).execute_all_sync("has", PRELOADED) == [True, True]
+
+
+def test_what_torch_imports_on_first_use(cluster: Any, tmp_path: Path) -> None:
+    """A role that preloads torch has it: a stand-in of that name here."""
+    torch = tmp_path / "torch"
+    for part in ("", "distributed", "nn", "nn/parallel", "_dynamo"):
+        (torch / part).mkdir()
+        (torch / part / "__init__.py").touch()
+    c = cluster(Forked, 1, preload="torch", env={"PYTHONPATH": str(tmp_path)})
+    assert c.execute_all_sync("has", "torch._dynamo") == [True]
+    assert c.execute_all_sync("has", "torch.nn.parallel") == [True]

@@ -221,6 +221,8 @@ def init(
     http: "HOST:PORT" where a head of our own also speaks HTTP (REST and metrics); port 0:
         any, see `http_address()`.
     num_gpus: devices to hand out, also where there are none; None: those that are found.
+        Where MUSTER_ADDRESS names a head, as under `muster run`, what that has is used in
+        place of num_cpus, num_gpus, num_nodes and nodes, and one line says so.
     num_nodes: so many nodes on this machine, called n0, n1, ..., each with an agent of its
         own, `num_cpus` (None: all of the machine) and `num_gpus` (None: none).
     orchestrator: "local" or "ray" lends all nodes to a head in this process: `num_nodes`
@@ -270,6 +272,7 @@ def init(
         asked["listen"] = listen or _lent.listen_at(address)
         timeout = _lent.LENT_S if timeout is None else timeout
         min_nodes = None
+    dropped = _options.leave_machine_open(asked)
     options = _options.of(asked)
     launch = None
     if address != "local" and _options.is_open(asked, options):
@@ -299,9 +302,20 @@ def init(
                 _session.wait_for_nodes(launch is not None, left)
             if package is not None:
                 _package.send(package)
+            if dropped:
+                _tell_what_is_used(dropped, options["address"])
         except BaseException:
             shutdown(grace=0)
             raise
+
+
+def _tell_what_is_used(dropped: str, address: str) -> None:
+    there = nodes()
+    count, gpus = len(there), sum(node.gpus for node in there)
+    sys.stderr.write(
+        f"muster: init({dropped}): not used, because the head at {address} has "
+        f"{count} {'node' if count == 1 else 'nodes'} with {gpus} GPUs for this job\n"
+    )
 
 
 def _is_begun(options: dict[str, Any]) -> bool:

@@ -8,8 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -68,12 +68,11 @@ static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
 /* A cluster was resized or initialized: every process here can see that. */
 static void on_cluster_changed(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
+    char path[PATH_MAX];
     struct ms_spin *page;
 
-    if (asprintf(&path, "%s/spin", a->config->session_dir) < 0)
-        path = NULL;
-    page = path ? ms_spin_open(path) : NULL;
+    snprintf(path, sizeof path, "%s/spin", a->config->session_dir);
+    page = ms_spin_open(path);
     ms_spin_add_change(page);
     ms_spin_close(page);
     ms_agent_done(a, m->request);
@@ -248,24 +247,20 @@ static void on_signal(void *arg, unsigned events)
 
 static int set_up_signals(struct ms_agent *a)
 {
-    static const int stops[] = {SIGINT, SIGHUP}; /* of one that has a terminal */
-    sigset_t mask;
+    /* the last two are of one that has a terminal */
+    static const int heard[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, 0};
+    static const int heard_alone[] = {SIGCHLD, SIGTERM, 0};
 
     signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how they ended */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
-    sigemptyset(&mask);
-    for (size_t i = 0; i < MS_COUNT(stops); i++)
-        if (a->link)
-            signal(stops[i], SIG_IGN);
-        else
-            sigaddset(&mask, stops[i]);
-    sigaddset(&mask, SIGCHLD);
-    sigaddset(&mask, SIGTERM);
-    sigprocmask(SIG_BLOCK, &mask, NULL);
-    a->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a->link) {
+        signal(SIGINT, SIG_IGN);
+        signal(SIGHUP, SIG_IGN);
+    }
+    a->signal_fd = ms_signals_open(a->link ? heard_alone : heard, NULL);
     if (a->signal_fd < 0)
-        return -errno;
+        return a->signal_fd;
     return ms_watch_init(&a->signals, a->loop, a->signal_fd, MS_READ, on_signal, a);
 }
 

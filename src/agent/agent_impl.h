@@ -95,8 +95,6 @@ void ms_agent_refuse(struct ms_agent *a,
 
 /* AgentConfig, which is taken out of the message; answered with AgentReady. */
 void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *m);
-/* With a->config, a->node and a->listen there: all that is below. */
-int ms_agent_set_up(struct ms_agent *a, struct ms_error *err);
 /* End with this process; 0: with none. */
 int ms_agent_watch_process(struct ms_agent *a, pid_t pid);
 /* The same with its supervisor, at once; 0: it has none. */
@@ -150,8 +148,6 @@ void ms_starts_finish(struct ms_agent *a);
 
 /* RunSteps. */
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m);
-/* It has done steps. Takes the message. */
-void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 
 /* ---- fork.c ---------------------------------------------------------------------- */
 
@@ -166,25 +162,15 @@ void ms_fork_answer(struct ms_worker *asker, uint64_t uid, pid_t pid, const char
 void ms_fork_parent_ended(struct ms_worker *parent);
 /* The worker that it was to run beside has ended. */
 bool ms_fork_is_orphan(const struct ms_worker *w);
-/* One that was forked has ended: the worker that it ran beside is told. */
-void ms_fork_child_ended(struct ms_worker *child, const Muster__WorkerExited *x);
 
 /* ---- join.c ---------------------------------------------------------------------- */
 
 /* `request` is the id of a request (wire/link/requests.h); 0: an event. */
 void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m);
-/* Bytes of lines that wait for the head. */
-size_t ms_join_queued(const struct ms_join *j);
 /* A worker has ended: told now, and told again to a head that may have missed it. */
 void ms_join_ended(struct ms_join *j,
                    const struct ms_worker *w,
                    const Muster__WorkerExited *x);
-/* 0: as usual. `j` may be NULL. */
-int64_t ms_join_link_grace(const struct ms_join *j);
-/* Where the head is dialled; "": it is not. */
-const char *ms_join_head(const struct ms_join *j);
-/* The agent is at its end: remove its folder. */
-void ms_join_close(struct ms_join *j);
 
 /* ---- reap.c ---------------------------------------------------------------------- */
 

@@ -1,17 +1,20 @@
-/* configure.c - the first message: what an agent needs before it can start workers */
-#include "agent/agent.h"
+/* configure.c - what an agent needs before it can start workers: by its first message, or by a
+ * head's welcome */
+#include "agent/join_impl.h"
 #include "agent/machine/machine.h"
 #include "agent/worker.h"
+#include "base/proto.h"
 #include "io/addr.h"
 #include "io/session/session.h"
-#include "io/spawn.h"
 #include "store/path.h"
 #include "store/server/server.h"
 #include "wire/frame.h"
+#include "wire/handshake.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,11 +24,9 @@
 
 static size_t on_queued(void *arg)
 {
-    struct ms_agent *a = arg;
+    const struct ms_agent *a = arg;
 
-    if (a->join)
-        return ms_join_queued(a->join);
-    return a->link ? ms_link_queued(a->link) : 0;
+    return (a->join ? a->join->held.len : 0) + (a->link ? ms_link_queued(a->link) : 0);
 }
 
 static void on_lines(void *arg, const Muster__LogLines *lines)
@@ -162,14 +163,12 @@ static void sweep_cgroups(void *arg)
 /* stdin from nowhere, stdout and stderr to our own log. */
 static void redirect(const char *logs)
 {
-    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
     MS_CLEANUP(ms_cleanup_fd) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     MS_CLEANUP(ms_cleanup_fd) int log = -1;
+    char path[PATH_MAX];
 
-    if (asprintf(&path, "%s/agent.log", logs) < 0)
-        path = NULL;
-    if (path)
-        log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    snprintf(path, sizeof path, "%s/agent.log", logs);
+    log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     dup2(null, STDIN_FILENO);
     dup2(log >= 0 ? log : null, STDOUT_FILENO);
     dup2(log >= 0 ? log : null, STDERR_FILENO);
@@ -201,19 +200,16 @@ void ms_agent_send_ready(struct ms_agent *a, uint64_t request)
     ms_agent_send(a, request, MUSTER__AGENT_TO_HEAD__BODY_READY, &ready);
 }
 
-static int check_config(const Muster__AgentConfig *config, struct ms_error *err)
+static int check_version(const Muster__AgentConfig *config, struct ms_error *err)
 {
-    if (config->protocol_version && config->protocol_version != MS_FRAME_VERSION)
-        return ms_error_set(
-            err,
-            -EPROTONOSUPPORT,
-            "this agent speaks version %d, the head %u: install the same "
-            "Muster on both",
-            MS_FRAME_VERSION,
-            config->protocol_version);
-    if (config->session_dir[0] != '/')
-        return ms_error_set(err, -EINVAL, "the session's folder must be absolute");
-    return 0;
+    if (!config->protocol_version || config->protocol_version == MS_FRAME_VERSION)
+        return 0;
+    return ms_error_set(err,
+                        -EPROTONOSUPPORT,
+                        "this agent speaks version %d, the head %u: install the same "
+                        "Muster on both",
+                        MS_FRAME_VERSION,
+                        config->protocol_version);
 }
 
 /* Several agents of a head use its session's folder; the last one to end removes it. */
@@ -227,30 +223,21 @@ static int share_folder(struct ms_agent *a)
     return 0;
 }
 
-/* Its folder's name tells an agent that has joined apart from others of its session. */
-static const char *cgroup_name(const struct ms_agent *a)
-{
-    const char *slash = strrchr(a->config->session_dir, '/');
-
-    return a->join && slash ? slash + 1 : a->config->session;
-}
-
-int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
+/* With a->config, a->node, a->shape and a->listen there: all that is below. */
+static int set_up(struct ms_agent *a, struct ms_error *err)
 {
     const Muster__AgentConfig *config = a->config;
-    MS_CLEANUP(ms_cleanup_free) char *logs = NULL;
-    int rc;
+    char logs[PATH_MAX - 16];
+    int rc = share_folder(a);
 
-    if (asprintf(&logs, "%s/logs", config->session_dir) < 0) {
-        logs = NULL;
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    rc = share_folder(a);
+    snprintf(logs, sizeof logs, "%s/logs", config->session_dir);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot lock '%s'", config->session_dir);
     if (!a->join) /* else stderr is a terminal's, or a service manager's */
         redirect(logs);
-    ms_cgroups_init(&a->cgroups, cgroup_name(a));
+    /* its folder's name tells an agent that has joined apart from others of its session */
+    ms_cgroups_init(&a->cgroups,
+                    a->join ? strrchr(config->session_dir, '/') + 1 : config->session);
     a->logs = ms_logs_create(a->loop, logs, a->node, &batch_ops, a);
     if (!a->logs || !ms_contexts_add_own(&a->contexts, config))
         return ms_error_set(err, -ENOMEM, "out of memory");
@@ -270,13 +257,17 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
                   : 0;
 }
 
-/* Takes the configuration. */
-static int
-configure(struct ms_agent *a, Muster__AgentConfig *config, struct ms_error *err)
+/* Takes the configuration out of the message. */
+static int configure(struct ms_agent *a, Muster__HeadToAgent *m, struct ms_error *err)
 {
-    int rc;
+    const Muster__AgentConfig *config = m->config;
+    int rc = check_version(config, err);
 
-    a->config = config;
+    if (rc < 0)
+        return rc;
+    if (config->session_dir[0] != '/')
+        return ms_error_set(err, -EINVAL, "the session's folder must be absolute");
+    a->config = MS_TAKE(m->config);
     a->node = config->node_name;
     if (config->nodes_here > 1)
         ms_agent_log_as(a->node);
@@ -285,19 +276,91 @@ configure(struct ms_agent *a, Muster__AgentConfig *config, struct ms_error *err)
         return err->code;
     rc = ms_listen_init(
         &a->listen, (const char *const *)config->bind, config->n_bind, err);
-    return rc < 0 ? rc : ms_agent_set_up(a, err);
+    return rc < 0 ? rc : set_up(a, err);
 }
 
 void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     struct ms_error err = {0};
 
-    if (check_config(m->config, &err) < 0 ||
-        configure(a, MS_TAKE(m->config), &err) < 0) {
+    if (configure(a, m, &err) < 0) {
         ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
         ms_agent_end(a, 0, err.text);
         return;
     }
     ms_agent_send_ready(a, m->request);
     ms_agent_warm_up(a, ms_contexts_find(&a->contexts, 0));
+}
+
+/* ---- by a welcome ---------------------------------------------------------------- */
+
+/* Instead of what it has. */
+static bool set_text(char **field, const char *text)
+{
+    if (*field != protobuf_c_empty_string)
+        free(*field);
+    *field = (char *)(uintptr_t)protobuf_c_empty_string;
+    return ms_proto_set_text(field, text);
+}
+
+/* What was said here wins over what the head says. */
+static bool set_store(Muster__AgentConfig *config, const Muster__StoreConfig *ours)
+{
+    Muster__StoreConfig *s = config->store;
+
+    if (!ours)
+        return true;
+    if (!s)
+        config->store = s =
+            (Muster__StoreConfig *)ms_proto_create(&muster__store_config__descriptor);
+    if (!s)
+        return false;
+    if (ours->is_told) {
+        s->is_told = true;
+        s->limit = ours->limit;
+    }
+    if (ours->spill_limit)
+        s->spill_limit = ours->spill_limit;
+    if (!ours->no_spill && !ours->spill_dir[0])
+        return true;
+    s->no_spill = ours->no_spill;
+    return set_text(&s->spill_dir, ours->spill_dir);
+}
+
+/* What both sides have proven (the secret) need not travel. */
+static bool
+complete(Muster__AgentConfig *config, const struct ms_join *j, const char *session)
+{
+    free(config->secret.data);
+    config->secret.data = ms_bytes_copy(j->options->secret, MS_SECRET_SIZE);
+    config->secret.len = config->secret.data ? MS_SECRET_SIZE : 0;
+    config->driver_pid = 0;
+    return config->secret.data && set_text(&config->session, session) &&
+           set_text(&config->session_dir, j->dir.dir) &&
+           set_text(&config->node_name, j->node) &&
+           set_store(config, j->options->store);
+}
+
+int ms_join_configure(struct ms_join *j,
+                      Muster__LinkWelcome *welcome,
+                      struct ms_error *err)
+{
+    struct ms_agent *a = j->agent;
+    Muster__AgentConfig *config = welcome->config;
+    int rc;
+
+    if (!config)
+        return ms_error_set(err, -EPROTO, "the head gave no configuration");
+    rc = check_version(config, err);
+    if (rc == 0 && !j->options->bind_count && config->n_bind)
+        rc = ms_listen_init(
+            &a->listen, (const char *const *)config->bind, config->n_bind, err);
+    if (rc == 0)
+        rc = ms_node_dir_open(&j->dir, welcome->session, j->node, err);
+    if (rc < 0)
+        return rc;
+    a->config = MS_TAKE(welcome->config);
+    return complete(config, j, welcome->session)
+               ? set_up(a, err)
+               : ms_error_set(err, -ENOMEM, "out of memory");
 }

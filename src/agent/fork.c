@@ -5,80 +5,38 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 
 /* ---- what it is not told, it has from the worker beside it ----------------------- */
 
-static int add_env(Muster__WorkerSpec *spec, const Muster__WorkerSpec *from)
+/* Replaces *spec by one that is complete. -EINVAL: its environment has what is none. */
+static int complete_spec(Muster__WorkerSpec **spec, const struct ms_worker *parent)
 {
-    struct ms_env env = {0};
+    MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
+    const Muster__WorkerSpec *from = parent->spec;
+    Muster__WorkerSpec with = **spec, *copy;
 
     if (ms_env_set_all(&env, from->env, from->n_env) < 0 ||
-        ms_env_set_all(&env, spec->env, spec->n_env) < 0) {
-        ms_env_finish(&env);
+        ms_env_set_all(&env, with.env, with.n_env) < 0)
         return -EINVAL;
-    }
-    for (size_t i = 0; i < spec->n_env; i++)
-        free(spec->env[i]);
-    free(spec->env);
-    spec->env = env.entries;
-    spec->n_env = env.count;
-    return 0;
-}
-
-/* An empty text is protobuf-c's own: it is not freed. */
-static int add_text(char **field, const char *from)
-{
-    char *copy;
-
-    if (**field || !*from)
-        return 0;
-    copy = strdup(from);
+    with.env = env.entries;
+    with.n_env = env.count;
+    if (!*with.cluster)
+        with.cluster = from->cluster;
+    if (!*with.working_dir)
+        with.working_dir = from->working_dir;
+    if (!with.zygote)
+        with.zygote = from->zygote;
+    with.devices = from->devices;
+    with.n_devices = from->n_devices;
+    with.driver = from->driver;
+    with.detached = from->detached;
+    with.http_open = with.http_open || from->http_open;
+    copy = (Muster__WorkerSpec *)ms_proto_copy(&with.base);
     if (!copy)
         return -ENOMEM;
-    *field = copy;
+    muster__worker_spec__free_unpacked(*spec, NULL);
+    *spec = copy;
     return 0;
-}
-
-static int add_zygote(Muster__WorkerSpec *spec, const Muster__WorkerSpec *from)
-{
-    if (spec->zygote || !from->zygote)
-        return 0;
-    spec->zygote = (Muster__ZygoteKey *)ms_proto_copy(&from->zygote->base);
-    return spec->zygote ? 0 : -ENOMEM;
-}
-
-static int add_devices(Muster__WorkerSpec *spec, const Muster__WorkerSpec *from)
-{
-    uint32_t *copy = malloc((from->n_devices + 1) * sizeof *copy);
-
-    if (!copy)
-        return -ENOMEM;
-    if (from->n_devices)
-        memcpy(copy, from->devices, from->n_devices * sizeof *copy);
-    free(spec->devices);
-    spec->devices = copy;
-    spec->n_devices = from->n_devices;
-    return 0;
-}
-
-static int complete_spec(Muster__WorkerSpec *spec, const struct ms_worker *parent)
-{
-    const Muster__WorkerSpec *from = parent->spec;
-    int rc = add_env(spec, from);
-
-    if (rc == 0)
-        rc = add_text(&spec->cluster, from->cluster);
-    if (rc == 0)
-        rc = add_text(&spec->working_dir, from->working_dir);
-    if (rc == 0)
-        rc = add_zygote(spec, from);
-    if (rc == 0)
-        rc = add_devices(spec, from);
-    spec->driver = from->driver;
-    spec->detached = from->detached;
-    spec->http_open = spec->http_open || from->http_open;
-    return rc;
 }
 
 /* ---- asked ----------------------------------------------------------------------- */
@@ -101,7 +59,7 @@ static const char *
 begin(struct ms_worker *parent, uint64_t request, uint64_t asker, Muster__ForkWorker *f)
 {
     const char *why = refusal(parent, f);
-    int rc = why ? 0 : complete_spec(f->spec, parent);
+    int rc = why ? 0 : complete_spec(&f->spec, parent);
 
     if (rc < 0)
         why = rc == -EINVAL ? "its environment has what is not NAME=value"
@@ -180,11 +138,4 @@ void ms_fork_parent_ended(struct ms_worker *parent)
         w->is_requested = true;
         ms_worker_signal(w, SIGKILL);
     }
-}
-
-void ms_fork_child_ended(struct ms_worker *child, const Muster__WorkerExited *x)
-{
-    ms_worker_send(ms_map_find(&child->agent->by_uid, child->beside),
-                   MUSTER__AGENT_TO_WORKER__BODY_CHILD,
-                   x);
 }

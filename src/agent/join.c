@@ -1,7 +1,6 @@
 /* join.c - an agent that dials its head: welcomed, refused, lost, dialling again */
 #include "agent/join_impl.h"
 #include "agent/machine/machine.h"
-#include "agent/worker.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/addr.h"
@@ -46,6 +45,11 @@ static void drop_line(struct ms_line *line)
     ms_link_destroy(MS_TAKE(line->link));
 }
 
+static struct ms_line *other_of(struct ms_line *line)
+{
+    return line == line->join->lines ? line + 1 : line->join->lines;
+}
+
 static void set_grace(struct ms_join *j)
 {
     int64_t grace_ns = j->has_head_ended ? j->head_grace_ns : j->link_grace_ns;
@@ -75,6 +79,17 @@ static void head_is_lost(struct ms_join *j, int64_t since_ns, bool has_ended)
     dial_soon(j);
 }
 
+/* The line that is up is heard: whatever the other one was, this is better. */
+static void head_is_heard(struct ms_join *j)
+{
+    drop_line(other_of(j->up));
+    j->lost_ns = 0;
+    j->said[0] = 0;
+    ms_timer_cancel(&j->retry);
+    ms_timer_cancel(&j->grace);
+    ms_join_send_held(j);
+}
+
 /* ---- welcome --------------------------------------------------------------------- */
 
 static int check_session(const struct ms_join *j,
@@ -92,52 +107,36 @@ static int check_session(const struct ms_join *j,
                         ours);
 }
 
-static json_t *
-joined_json(const struct ms_join *j, const char *session, const char *peer)
+static void say_joined(const struct ms_join *j, const char *session)
 {
     const struct ms_agent *a = j->agent;
+    char peer[MS_ADDR_TEXT_MAX];
     json_t *hosts = json_array();
 
     for (size_t i = 0; i < a->listen.host_count; i++)
         json_array_append_new(hosts, ms_json_string(a->listen.hosts[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:o, s:s}",
-                     "event",
-                     "joined",
-                     "node",
-                     j->node,
-                     "session",
-                     session,
-                     "head",
-                     peer,
-                     "cpus",
-                     (int)a->shape->cpus,
-                     "devices",
-                     (json_int_t)a->shape->n_devices,
-                     "addresses",
-                     hosts,
-                     "dir",
-                     j->dir.dir);
-}
-
-static void say_joined(const struct ms_join *j, const char *session)
-{
-    char peer[MS_ADDR_TEXT_MAX];
-
     ms_link_peer(j->up->link, peer, sizeof peer);
     ms_agent_log_event(
-        joined_json(j, session, peer),
+        MS_JSON({"event", json_string("joined")},
+                {"node", json_string(j->node)},
+                {"session", json_string(session)},
+                {"head", json_string(peer)},
+                {"cpus", json_integer(a->shape->cpus)},
+                {"devices", json_integer((json_int_t)a->shape->n_devices)},
+                {"addresses", hosts},
+                {"dir", json_string(j->dir.dir)}),
         "node %s has joined %s at %s: %d CPUs, %zu devices, reached at %s, logs in "
         "%s/logs",
         j->node,
         session,
         peer,
-        j->agent->shape->cpus,
-        j->agent->shape->n_devices,
-        j->agent->listen.hosts[0],
+        a->shape->cpus,
+        a->shape->n_devices,
+        a->listen.hosts[0],
         j->dir.dir);
 }
 
-/* To whoever started us. */
+/* To the process that started this one. */
 static void tell_ready(struct ms_join *j)
 {
     if (j->ready_fd < 0)
@@ -147,18 +146,13 @@ static void tell_ready(struct ms_join *j)
     ms_fd_close(&j->ready_fd);
 }
 
-/* The line is up: whatever the other one was, this is better. */
 static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
 {
     struct ms_join *j = line->join;
-    bool is_new;
+    bool is_new = j->replies.asker && j->replies.asker != welcome->head;
 
-    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
-        if (&j->lines[i] != line)
-            drop_line(&j->lines[i]);
     j->up = line;
     j->agent->link = line->link;
-    is_new = j->replies.asker && j->replies.asker != welcome->head;
     ms_replies_set_asker(&j->replies, welcome->head); /* first: they have its numbers */
     if (is_new)
         ms_starts_cancel(j->agent, "the head was started again");
@@ -167,11 +161,8 @@ static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
         welcome->link_grace_ns ? (int64_t)welcome->link_grace_ns : MS_LINK_GRACE_NS;
     j->head_grace_ns =
         welcome->head_grace_ns ? (int64_t)welcome->head_grace_ns : MS_HEAD_GRACE_NS;
-    j->lost_ns = j->refused_ns = j->backoff_ns = 0;
-    j->said[0] = 0;
-    ms_timer_cancel(&j->retry);
-    ms_timer_cancel(&j->grace);
-    ms_join_send_held(j);
+    j->refused_ns = j->backoff_ns = 0;
+    head_is_heard(j);
 }
 
 static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
@@ -197,8 +188,8 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
     tell_ready(j);
 }
 
-/* The head does not want us. A node of our name that is dead without the head's
- * knowing is found out within the grace; what lasts longer is somebody else's. */
+/* The head refuses this agent. A dead node of the same name, of which the head does not know
+ * yet, is found out within the grace; what lasts longer is another node's name. */
 static void on_refusal(struct ms_line *line, const Muster__Failure *failure)
 {
     struct ms_join *j = line->join;
@@ -254,11 +245,6 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
-static bool is_hopeless(int code)
-{
-    return code == -EACCES || code == -EPROTONOSUPPORT;
-}
-
 static void on_closed(void *arg, const struct ms_error *closed_why)
 {
     struct ms_line *line = arg;
@@ -275,7 +261,7 @@ static void on_closed(void *arg, const struct ms_error *closed_why)
         head_is_lost(j, has_ended ? ms_now_ns() : heard_ns, has_ended);
         return;
     }
-    if (!j->agent->config && is_hopeless(why.code)) {
+    if (!j->agent->config && (why.code == -EACCES || why.code == -EPROTONOSUPPORT)) {
         give_up(j, why.text);
         return;
     }
@@ -287,28 +273,17 @@ static void on_closed(void *arg, const struct ms_error *closed_why)
     dial_soon(j);
 }
 
-/* By which of our addresses we reach the head: others may reach us there, too. */
-static void prefer_way_to_head(struct ms_join *j, const struct ms_link *link)
+/* The address by which we reach the head: others may reach us there, too. */
+static void prefer_own_host(struct ms_join *j, const struct ms_link *link)
 {
-    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
-    struct sockaddr_storage sa;
-    socklen_t len;
-    struct ms_addr addr;
-    char text[MS_ADDR_TEXT_MAX];
+    struct sockaddr_storage sa = {0};
+    socklen_t len = sizeof sa;
+    char host[INET6_ADDRSTRLEN];
 
-    ms_link_peer(link, text, sizeof text);
-    if (ms_addr_parse(text, &addr, NULL) < 0 || addr.is_unix ||
-        ms_tcp_numeric(addr.name, addr.port, &sa, &len) < 0)
+    if (getsockname(ms_link_fd(link), (struct sockaddr *)&sa, &len) < 0)
         return;
-    fd = socket(sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len) < 0)
-        return;
-    len = sizeof sa;
-    if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
-        return;
-    ms_sockaddr_format(&sa, text, sizeof text);
-    if (ms_addr_parse(text, &addr, NULL) == 0)
-        ms_listen_prefer(&j->agent->listen, addr.name);
+    ms_sockaddr_host(&sa, host);
+    ms_listen_prefer(&j->agent->listen, host);
 }
 
 static void on_open(void *arg)
@@ -317,7 +292,7 @@ static void on_open(void *arg)
     struct ms_join *j = line->join;
 
     if (!j->agent->config)
-        prefer_way_to_head(j, line->link);
+        prefer_own_host(j, line->link);
     line->hello_ns = ms_now_ns();
     line->is_hello_sent = ms_join_hello(j, line->link) == 0;
     ms_timer_set(&j->retry, MS_HANDSHAKE_NS);
@@ -336,18 +311,10 @@ static void on_suspect(void *arg, bool is_suspect)
         head_is_lost(j, ms_link_heard_ns(line->link), false);
         return;
     }
-    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
-        if (&j->lines[i] != line && j->lines[i].is_hello_sent)
-            return; /* the head goes on with that one */
-    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
-        if (&j->lines[i] != line)
-            drop_line(&j->lines[i]);
+    if (other_of(line)->is_hello_sent)
+        return; /* the head goes on with that one */
     ms_agent_log_event(json_pack("{s:s}", "event", "back"), "hears of its head again");
-    j->lost_ns = 0;
-    j->said[0] = 0;
-    ms_timer_cancel(&j->grace);
-    ms_timer_cancel(&j->retry);
-    ms_join_send_held(j);
+    head_is_heard(j);
 }
 
 static const struct ms_link_ops line_ops = {.on_body = on_body,
@@ -409,11 +376,6 @@ static void dial_soon(struct ms_join *j)
 }
 
 /* ---- life ------------------------------------------------------------------------ */
-
-void ms_join_close(struct ms_join *j)
-{
-    ms_node_dir_close(&j->dir);
-}
 
 /* The host's name, with what a name may not have written as a dash. */
 static int make_node_name(struct ms_join *j, struct ms_error *err)

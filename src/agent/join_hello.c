@@ -1,6 +1,8 @@
-/* join_hello.c - what an agent says when it comes (back) to a head: workers, ends, ports */
+/* join_hello.c - what an agent says to a head: hello with workers, ends and ports; messages, and
+ * lines that are held while the link is away */
 #include "agent/join_impl.h"
 #include "agent/worker.h"
+#include "base/cleanup.h"
 #include "base/proto.h"
 #include "wire/frame.h"
 
@@ -30,14 +32,22 @@ void ms_join_forget_ended(struct ms_join *j, int64_t before_ns)
             ended_free(j, e);
 }
 
-/* All that a head needs, without what may be long or nobody's business. */
-static void fill_spec(const struct ms_worker *w, Muster__WorkerSpec *out)
+/* All that a head needs, without what may be long or is private (environment, command). `exit`
+ * NULL: the worker lives. NULL: out of memory. */
+static Muster__WorkerReport *make_report(const struct ms_worker *w, Muster__Exit *exit)
 {
-    *out = *w->spec;
-    out->n_env = out->n_command = 0;
-    out->env = out->command = NULL;
-    out->zygote = NULL;
-    out->working_dir = (char *)(uintptr_t)protobuf_c_empty_string;
+    Muster__WorkerReport report = MUSTER__WORKER_REPORT__INIT;
+    Muster__WorkerSpec spec = *w->spec;
+    Muster__WorkerStarted started;
+
+    spec.n_env = spec.n_command = 0;
+    spec.zygote = NULL;
+    spec.working_dir = (char *)(uintptr_t)protobuf_c_empty_string;
+    ms_worker_describe(w, &started);
+    report.spec = &spec;
+    report.started = &started;
+    report.exit = exit;
+    return (Muster__WorkerReport *)ms_proto_copy(&report.base);
 }
 
 /* Only the newest keep their last lines: a hello has its limit. */
@@ -62,19 +72,9 @@ void ms_join_ended(struct ms_join *j,
                    const struct ms_worker *w,
                    const Muster__WorkerExited *x)
 {
-    Muster__WorkerReport report = MUSTER__WORKER_REPORT__INIT;
-    Muster__WorkerSpec spec;
-    Muster__WorkerStarted started;
     struct ended *e = calloc(1, sizeof *e);
 
-    fill_spec(w, &spec);
-    ms_worker_describe(w, &started);
-    report.spec = &spec;
-    report.started = &started;
-    report.exit = x->exit;
-    if (e)
-        e->report = (Muster__WorkerReport *)ms_proto_copy(&report.base);
-    if (!e || !e->report) {
+    if (!e || !(e->report = make_report(w, x->exit))) {
         free(e);
         return;
     }
@@ -100,114 +100,117 @@ void ms_join_tell_ended(struct ms_join *j, int64_t since_ns)
 
 /* ---- hello ----------------------------------------------------------------------- */
 
-struct hello {
-    Muster__WorkerReport *reports, **report_at;
-    Muster__WorkerSpec *specs;
-    Muster__WorkerStarted *started;
-    size_t report_count;
-    Muster__PortReport *ports, **port_at;
-    Muster__PortHeld *held;
-    size_t port_count;
-};
-
-static void hello_finish(struct hello *h)
-{
-    free(h->reports);
-    free(h->report_at);
-    free(h->specs);
-    free(h->started);
-    free(h->ports);
-    free(h->port_at);
-    free(h->held);
-}
-
-static int hello_init(struct hello *h, const struct ms_join *j)
-{
-    size_t workers = j->agent->by_uid.count, all = workers + j->ended_count + 1,
-           ports = j->agent->ports.count + 1;
-
-    *h = (struct hello){.reports = calloc(workers + 1, sizeof *h->reports),
-                        .report_at = calloc(all, sizeof *h->report_at),
-                        .specs = calloc(workers + 1, sizeof *h->specs),
-                        .started = calloc(workers + 1, sizeof *h->started),
-                        .ports = calloc(ports, sizeof *h->ports),
-                        .port_at = calloc(ports, sizeof *h->port_at),
-                        .held = calloc(ports, sizeof *h->held)};
-    if (h->reports && h->report_at && h->specs && h->started && h->ports &&
-        h->port_at && h->held)
-        return 0;
-    return -ENOMEM;
-}
-
-static void add_workers(struct hello *h, const struct ms_join *j)
+/* All that lives here, and all that has ended. False: out of memory. */
+static bool add_workers(Muster__AgentHello *hello, const struct ms_join *j)
 {
     struct ms_worker *w;
-    size_t at = 0, i = 0;
+    size_t at = 0;
+    bool ok = true;
 
-    while ((w = ms_map_next(&j->agent->by_uid, &at))) {
-        if (w->pid <= 0 || w->has_ended || w->is_private)
-            continue;
-        fill_spec(w, &h->specs[i]);
-        ms_worker_describe(w, &h->started[i]);
-        muster__worker_report__init(&h->reports[i]);
-        h->reports[i].spec = &h->specs[i];
-        h->reports[i].started = &h->started[i];
-        h->report_at[h->report_count++] = &h->reports[i++];
-    }
+    while (ok && (w = ms_map_next(&j->agent->by_uid, &at)))
+        if (w->pid > 0 && !w->has_ended && !w->is_private)
+            ok = ms_proto_append(
+                &hello->workers, &hello->n_workers, make_report(w, NULL));
     ms_list_each (e, &j->ended, struct ended, link)
-        h->report_at[h->report_count++] = e->report;
+        ok = ok && ms_proto_append(&hello->workers,
+                                   &hello->n_workers,
+                                   ms_proto_copy(&e->report->base));
+    return ok;
 }
 
-static void add_port(void *arg, const char *owner, const char *host, uint16_t port)
+static bool add_ports(Muster__AgentHello *hello, const struct ms_ports *ports)
 {
-    struct hello *h = arg;
-    size_t i = h->port_count++;
+    bool ok = true;
 
-    muster__port_report__init(&h->ports[i]);
-    muster__port_held__init(&h->held[i]);
-    h->held[i].host = (char *)(uintptr_t)host;
-    h->held[i].port = port;
-    h->ports[i].owner = (char *)(uintptr_t)owner;
-    h->ports[i].port = &h->held[i];
-    h->port_at[i] = &h->ports[i];
-}
+    ms_list_each (h, &ports->held, struct ms_held_port, link) {
+        Muster__PortReport report = MUSTER__PORT_REPORT__INIT;
+        Muster__PortHeld port = MUSTER__PORT_HELD__INIT;
 
-static int say(struct ms_join *j, struct ms_link *link, struct hello *h)
-{
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-    Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
-    Muster__AgentHello agent = MUSTER__AGENT_HELLO__INIT;
-    Muster__AgentReady ready;
-    char *hosts[MS_LISTEN_HOSTS_MAX], version[] = MS_VERSION;
-
-    add_workers(h, j);
-    ms_ports_each(&j->agent->ports, add_port, h);
-    ms_agent_describe(j->agent, &ready, hosts);
-    agent.agent = j->id;
-    agent.head = j->replies.asker;
-    agent.ready = &ready;
-    agent.n_workers = h->report_count;
-    agent.workers = h->report_at;
-    agent.n_ports = h->port_count;
-    agent.ports = h->port_at;
-    if (j->agent->config)
-        agent.session = j->agent->config->session;
-    hello.version = version;
-    hello.protocol = MS_FRAME_VERSION;
-    hello.who_case = MUSTER__LINK_HELLO__WHO_AGENT;
-    hello.agent = &agent;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;
-    m.hello = &hello;
-    return ms_link_send(link, &m.base);
+        port.host = h->host;
+        port.port = h->port;
+        report.owner = h->owner;
+        report.port = &port;
+        ok = ok && ms_proto_append(
+                       &hello->ports, &hello->n_ports, ms_proto_copy(&report.base));
+    }
+    return ok;
 }
 
 int ms_join_hello(struct ms_join *j, struct ms_link *link)
 {
-    struct hello h;
-    int rc = hello_init(&h, j);
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+    Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
+    Muster__AgentHello *agent =
+        (Muster__AgentHello *)ms_proto_create(&muster__agent_hello__descriptor);
+    Muster__AgentReady ready;
+    char *hosts[MS_LISTEN_HOSTS_MAX], version[] = MS_VERSION;
+    int rc = -ENOMEM;
 
-    if (rc == 0)
-        rc = say(j, link, &h);
-    hello_finish(&h);
+    if (agent && add_workers(agent, j) && add_ports(agent, &j->agent->ports)) {
+        ms_agent_describe(j->agent, &ready, hosts);
+        agent->agent = j->id;
+        agent->head = j->replies.asker;
+        agent->ready = &ready;
+        agent->session = j->agent->config ? j->agent->config->session : agent->session;
+        hello.version = version;
+        hello.protocol = MS_FRAME_VERSION;
+        hello.who_case = MUSTER__LINK_HELLO__WHO_AGENT;
+        hello.agent = agent;
+        m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;
+        m.hello = &hello;
+        rc = ms_link_send(link, &m.base);
+        agent->ready = NULL; /* borrowed, as the name of the session */
+        agent->session = (char *)(uintptr_t)protobuf_c_empty_string;
+    }
+    muster__agent_hello__free_unpacked(agent, NULL);
     return rc;
+}
+
+/* ---- messages -------------------------------------------------------------------- */
+
+/* Log lines while no link is up. logs/batch.c stops at its limit: it asks how much is queued. */
+static void hold(struct ms_join *j, const Muster__AgentToHead *m)
+{
+    uint32_t len = (uint32_t)muster__agent_to_head__get_packed_size(m);
+
+    if (ms_buf_reserve(&j->held, sizeof len + len) < 0)
+        return;
+    ms_buf_append(&j->held, &len, sizeof len);
+    muster__agent_to_head__pack(m, j->held.data + j->held.len);
+    j->held.len += len;
+}
+
+void ms_join_send_held(struct ms_join *j)
+{
+    size_t at = 0;
+
+    while (at < j->held.len) {
+        uint32_t len;
+
+        memcpy(&len, j->held.data + at, sizeof len);
+        at += sizeof len;
+        ms_link_send_packed(j->up->link, j->held.data + at, len);
+        at += len;
+    }
+    ms_buf_finish(&j->held);
+}
+
+void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
+{
+    const struct ms_reply *kept = NULL;
+    bool can_send = j->up && !ms_link_is_suspect(j->up->link);
+
+    if (request) {
+        m->request = ms_replies_number(&j->replies, request);
+        if (!m->request)
+            return; /* who asked is gone */
+        kept = ms_replies_keep(&j->replies, m->request, &m->base);
+    } else if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_LOG && !can_send) {
+        hold(j, m);
+        return;
+    }
+    if (j->up && kept)
+        ms_link_send_packed(j->up->link, kept->data, kept->len);
+    else if (j->up)
+        ms_link_send(j->up->link, &m->base);
 }

@@ -42,21 +42,18 @@ struct ms_join {
     unsigned ended_count;
 };
 
-/* ---- join_send.c ----------------------------------------------------------------- */
-
-/* The lines that were held while nobody read them; a line is up. */
-void ms_join_send_held(struct ms_join *j);
-
 /* ---- join_hello.c ---------------------------------------------------------------- */
 
 /* Say who we are, what lives here, and what has ended. 0 or a negative errno. */
 int ms_join_hello(struct ms_join *j, struct ms_link *link);
 /* Forget ends that every head has heard of. */
 void ms_join_forget_ended(struct ms_join *j, int64_t before_ns);
+/* Send the log lines that were held while no link was up. */
+void ms_join_send_held(struct ms_join *j);
 /* Tell the head of those that have ended since. */
 void ms_join_tell_ended(struct ms_join *j, int64_t since_ns);
 
-/* ---- join_welcome.c -------------------------------------------------------------- */
+/* ---- configure.c ----------------------------------------------------------------- */
 
 /* The first welcome: what this agent is told of itself is taken out of the message. */
 int ms_join_configure(struct ms_join *j,

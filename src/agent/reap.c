@@ -1,6 +1,5 @@
 /* reap.c - processes that have ended, and what is left of workers */
 #include "agent/worker.h"
-#include "base/name.h"
 #include "io/proc.h"
 
 #include <errno.h>

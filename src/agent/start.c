@@ -38,14 +38,13 @@ static int check_env(char *const *env, size_t count, struct ms_error *err)
 static int check_folder(const char *dir, struct ms_error *err)
 {
     struct stat st;
+    int rc = !*dir                 ? 0
+             : stat(dir, &st) < 0  ? -errno
+             : S_ISDIR(st.st_mode) ? 0
+                                   : -ENOTDIR;
 
-    if (!*dir)
-        return 0;
-    if (stat(dir, &st) < 0)
-        return ms_error_sys(err, -errno, "cannot enter the working folder '%s'", dir);
-    if (!S_ISDIR(st.st_mode))
-        return ms_error_sys(err, -ENOTDIR, "cannot enter the working folder '%s'", dir);
-    return 0;
+    return rc < 0 ? ms_error_sys(err, rc, "cannot enter the working folder '%s'", dir)
+                  : 0;
 }
 
 static int check_spec(const struct ms_agent *a,
@@ -203,7 +202,7 @@ void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why)
     if (!s)
         return; /* it was given up before the result came */
     if (why)
-        fail(s, w->cluster, w->rank, why);
+        fail(s, w->spec->cluster, w->spec->rank, why);
     else if (s->why || ms_fork_is_orphan(w))
         ms_worker_signal(w, SIGKILL); /* it came too late */
     finish_if_complete(s);

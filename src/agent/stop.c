@@ -1,4 +1,5 @@
 /* stop.c - workers end in order, or at once; and so does the agent */
+#include "agent/join_impl.h"
 #include "agent/worker.h"
 #include "base/clock.h"
 #include "io/proc.h"
@@ -6,11 +7,9 @@
 #include "io/spawn.h"
 #include "io/supervised_group.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 
 struct ms_stop {
     struct ms_list link; /* in the agent's `stops` */
@@ -165,39 +164,15 @@ void ms_stops_finish(struct ms_agent *a)
 
 /* ---- the end of all -------------------------------------------------------------- */
 
-static void kill_below(struct ms_agent *a)
+/* Each one that goes may leave us its children. */
+static void end_below(struct ms_agent *a)
 {
-    MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
     struct ms_worker *w;
     size_t at = 0;
-    int count = ms_proc_children(&pids);
 
     while ((w = ms_map_next(&a->by_pid, &at)))
         ms_worker_signal(w, SIGKILL);
-    for (int i = 0; i < count; i++)
-        ms_proc_kill(pids[i]);
-}
-
-/* Each one that goes may leave us its children: kill and wait until there is none. */
-static void wait_below(struct ms_agent *a, int64_t deadline_ns)
-{
-    sigset_t child;
-
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    for (;;) {
-        int64_t left_ns = deadline_ns - ms_now_ns();
-        struct timespec ts = {.tv_sec = left_ns / MS_NS_PER_S,
-                              .tv_nsec = left_ns % MS_NS_PER_S};
-        pid_t pid;
-
-        kill_below(a);
-        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-            ms_map_remove(&a->by_pid, (uint64_t)pid);
-        if (pid < 0 || left_ns <= 0)
-            return;
-        sigtimedwait(&child, NULL, &ts);
-    }
+    ms_proc_end_children(ms_now_ns() + MS_END_NS);
 }
 
 static void remove_workers(struct ms_agent *a)
@@ -228,11 +203,11 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
         return;
     ms_agent_log_event(json_pack("{s:s}", "event", "ends"), "ends: %s", why);
     a->is_over = a->is_stopping = true;
-    wait_below(a, ms_now_ns() + MS_END_NS);
+    end_below(a);
     ms_starts_finish(a);
     remove_workers(a);
     if (a->join)
-        ms_join_close(a->join);
+        ms_node_dir_close(&a->join->dir);
     else if (is_last_in_folder(a))
         ms_session_remove(a->config->session_dir);
     ms_agent_done(a, request);

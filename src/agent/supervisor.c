@@ -103,36 +103,6 @@ static void step(struct supervisor *s)
 
 /* ---- its end ---------------------------------------------------------------------- */
 
-static void kill_children(void)
-{
-    MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
-    int count = ms_proc_children(&pids);
-
-    for (int i = 0; i < count; i++)
-        kill(pids[i], SIGKILL);
-}
-
-/* Each one that goes may leave us its children. What does not end by SIGKILL is not
- * waited for. */
-static void end_all(struct supervisor *s)
-{
-    int64_t until_ns = ms_now_ns() + MS_SUPERVISOR_NS;
-    struct pollfd at = {.fd = s->signal_fd, .events = POLLIN};
-    struct signalfd_siginfo info[8];
-    pid_t pid;
-
-    for (;;) {
-        kill_children();
-        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-            ;
-        if (pid < 0 || ms_now_ns() >= until_ns)
-            break;
-        if (poll(&at, 1, 100) > 0 && read(s->signal_fd, info, sizeof info) < 0)
-            break;
-    }
-    ms_supervised_group_end(&s->group);
-}
-
 /* The process that started us sees how the agent ended. */
 static void end_alike(int status)
 {
@@ -158,7 +128,8 @@ static void run(struct supervisor *s)
     s->sweep_ns = ms_now_ns() + MS_SUPERVISOR_SWEEP_NS;
     while (!s->is_over)
         step(s);
-    end_all(s);
+    ms_proc_end_children(ms_now_ns() + MS_SUPERVISOR_NS);
+    ms_supervised_group_end(&s->group);
     if (s->sweep_ns != MS_NEVER)
         sweep(s);
     end_alike(s->status);
@@ -166,24 +137,16 @@ static void run(struct supervisor *s)
 
 /* ---- the start -------------------------------------------------------------------- */
 
-static void watched_signals(sigset_t *mask)
+static int begin(struct supervisor *s, pid_t end_with, sigset_t *before)
 {
-    static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-
-    sigemptyset(mask);
-    for (size_t i = 0; i < MS_COUNT(watched); i++)
-        sigaddset(mask, watched[i]);
-}
-
-static int begin(struct supervisor *s, pid_t end_with, const sigset_t *mask)
-{
+    static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0};
     char name[MS_SUPERVISOR_NAME_MAX];
     int rc = ms_supervisor_name(getpid(), name);
 
-    if (rc < 0)
-        return rc;
-    s->signal_fd = signalfd(-1, mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (s->signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ||
+    s->signal_fd = ms_signals_open(watched, before);
+    if (rc < 0 || s->signal_fd < 0)
+        return rc < 0 ? rc : s->signal_fd;
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ||
         setenv(MS_SUPERVISOR_VARIABLE, name, 1) < 0)
         return -errno;
     if (end_with > 0)
@@ -208,11 +171,9 @@ pid_t ms_supervise(pid_t end_with)
     struct supervisor s = {
         .signal_fd = -1, .end_with_fd = -1, .kill_ns = MS_NEVER, .sweep_ns = MS_NEVER};
     pid_t self = getpid(), rc;
-    sigset_t mask, before;
+    sigset_t before;
 
-    watched_signals(&mask);
-    sigprocmask(SIG_BLOCK, &mask, &before);
-    rc = begin(&s, end_with, &mask);
+    rc = begin(&s, end_with, &before);
     if (rc == 0) {
         s.agent = ms_supervised_group_fork(&s.group);
         if (s.agent > 0)

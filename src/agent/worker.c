@@ -13,6 +13,19 @@
 
 /* ---- its control link ------------------------------------------------------------ */
 
+/* Takes the message. */
+static void on_steps_done(struct ms_worker *w, Muster__StepsDone *done)
+{
+    if (!w->steps_request && !w->start_steps && w->spec->steps) {
+        w->start_steps = done; /* the head will ask */
+        return;
+    }
+    if (w->steps_request) /* else the head does not want to know */
+        ms_agent_send(
+            w->agent, w->steps_request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, done);
+    muster__steps_done__free_unpacked(done, NULL);
+}
+
 static void on_control(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_worker *w = arg;
@@ -27,13 +40,13 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_FORK)
         ms_fork_asked(w, m->fork);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE)
-        ms_worker_steps_done(w, MS_TAKE(m->steps_done));
+        on_steps_done(w, MS_TAKE(m->steps_done));
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
         ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);
 }
 
-/* It lives, and nobody can reach it any more: its calls would wait for ever. */
+/* It runs, and cannot be reached any more: its calls would wait for ever. */
 static void on_detached(void *arg)
 {
     struct ms_worker *w = arg;
@@ -100,7 +113,7 @@ static void answer_start_steps(struct ms_worker *w, uint64_t request)
 {
     w->steps_request = request;
     if (w->start_steps)
-        ms_worker_steps_done(w, MS_TAKE(w->start_steps));
+        on_steps_done(w, MS_TAKE(w->start_steps));
 }
 
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
@@ -122,18 +135,6 @@ void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
         w->steps_request = m->request;
 }
 
-void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
-{
-    if (!w->steps_request && !w->start_steps && w->spec->steps) {
-        w->start_steps = done; /* the head will ask */
-        return;
-    }
-    if (w->steps_request) /* else the head does not want to know */
-        ms_agent_send(
-            w->agent, w->steps_request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, done);
-    muster__steps_done__free_unpacked(done, NULL);
-}
-
 /* ---- its endpoints --------------------------------------------------------------- */
 
 /* <session>/w/<cluster>-<rank>-<uid>.sock; a long cluster name is cut to what fits, the
@@ -144,14 +145,15 @@ static char *make_path(const struct ms_worker *w, struct ms_error *err)
     char *out = NULL, tail[48];
     int tail_len, room;
 
-    tail_len = snprintf(tail, sizeof tail, "-%u-%016" PRIx64 ".sock", w->rank, w->uid);
+    tail_len =
+        snprintf(tail, sizeof tail, "-%u-%016" PRIx64 ".sock", w->spec->rank, w->uid);
     room = (int)MS_SOCKET_PATH_MAX - (int)strlen(dir) - 3 - tail_len;
     if (room < 1) {
         ms_error_set(
             err, -ENAMETOOLONG, "session folder '%s': its path is too long", dir);
         return NULL;
     }
-    if (asprintf(&out, "%s/w/%.*s%s", dir, room, w->cluster, tail) < 0) {
+    if (asprintf(&out, "%s/w/%.*s%s", dir, room, w->spec->cluster, tail) < 0) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
@@ -183,37 +185,27 @@ static int make_tcp(struct ms_worker *w, struct ms_error *err)
     return w->address ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The read end is ours and non-blocking, the write end is not. */
-static int make_pipe(int *ours, int *theirs, struct ms_error *err)
-{
-    int fds[2];
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return ms_error_sys(err, -errno, "cannot make a pipe");
-    fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    *ours = fds[0];
-    *theirs = fds[1];
-    return 0;
-}
-
+/* The read ends are ours and non-blocking, the write ends are not. */
 static int make_log(struct ms_worker *w, struct ms_error *err)
 {
     struct ms_log_source from = {.uid = w->uid,
                                  .driver = w->context->driver,
-                                 .cluster = w->cluster,
-                                 .rank = w->rank,
+                                 .cluster = w->spec->cluster,
+                                 .rank = w->spec->rank,
                                  .is_wanted = &w->context->wants_logs};
-    int out = -1, errors = -1;
-    int rc = make_pipe(&out, &w->child_fds[MS_SPAWN_STDOUT], err);
+    int ours[2] = {-1, -1}, fds[2];
 
-    if (rc < 0)
-        return rc;
-    rc = make_pipe(&errors, &w->child_fds[MS_SPAWN_STDERR], err);
-    if (rc < 0) {
-        close(out);
-        return rc;
+    for (int i = 0; i < 2; i++) {
+        if (pipe2(fds, O_CLOEXEC) < 0) {
+            ms_error_sys(err, -errno, "cannot make a pipe");
+            ms_fd_close(&ours[0]);
+            return err->code;
+        }
+        fcntl(fds[0], F_SETFL, O_NONBLOCK);
+        ours[i] = fds[0];
+        w->child_fds[i ? MS_SPAWN_STDERR : MS_SPAWN_STDOUT] = fds[1];
     }
-    w->log = ms_log_open(w->agent->logs, &from, out, errors);
+    w->log = ms_log_open(w->agent->logs, &from, ours[0], ours[1]);
     return w->log ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -238,7 +230,7 @@ static int make_cgroup(struct ms_worker *w, struct ms_error *err)
         &w->cgroup, &w->agent->cgroups, w->uid, w->spec->memory_limit, err);
     if (rc < 0)
         return rc;
-    rc = ms_cgroup_open_procs(&w->cgroup);
+    rc = ms_cgdir_open_procs(w->cgroup.dir);
     if (rc < 0)
         return ms_error_sys(
             err, rc, "memory limits cannot be had here: '%s'", w->cgroup.dir);
@@ -287,13 +279,11 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
     w->context = context;
     context->workers++;
     w->uid = w->item.uid = spec->uid;
-    w->rank = spec->rank;
     w->is_command = spec->start == MUSTER__START_KIND__START_COMMAND;
     w->problem_fd = -1;
     for (int i = 0; i < MS_SPAWN_FDS; i++)
         w->child_fds[i] = -1;
-    w->cluster = strdup(spec->cluster);
-    if (!w->cluster || ms_map_add(&a->by_uid, w->uid, w) < 0)
+    if (ms_map_add(&a->by_uid, w->uid, w) < 0)
         ms_error_set(err, -ENOMEM, "out of memory");
     else if (make_endpoints(w, err) == 0)
         return w;
@@ -329,7 +319,6 @@ void ms_worker_destroy(struct ms_worker *w)
     muster__worker_spec__free_unpacked(w->spec, NULL);
     free(w->path);
     free(w->address);
-    free(w->cluster);
     free(w);
 }
 

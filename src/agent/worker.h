@@ -17,8 +17,6 @@ struct ms_worker {
     Muster__WorkerSpec *spec; /* owned */
     struct ms_context *context;
     uint64_t uid;
-    char *cluster;
-    uint32_t rank;
     bool is_command;
     uint64_t beside; /* the worker that it was forked beside; 0: none */
     bool is_private; /* a worker asked for it: the head does not know it */

@@ -1,20 +1,10 @@
 /* worker_end.c - the end of a worker, described and told to all who want to know */
 #include "agent/worker.h"
-#include "io/proc.h"
+#include "base/proto.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-
-/* protobuf-c's empty strings are not malloc'd: only give it what is. */
-static void set_text(char **field, const char *text)
-{
-    char *copy = text && *text ? strdup(text) : NULL;
-
-    if (copy)
-        *field = copy;
-}
 
 static void add_last_lines(struct ms_worker *w, Muster__Exit *exit)
 {
@@ -38,41 +28,41 @@ static void look_for_memory(struct ms_worker *w, Muster__Exit *exit)
             return;
         exit->out_of_memory = is_killed;
         if (!is_killed)
-            set_text(&exit->detail,
-                     "the memory limit had killed a process of it before");
+            ms_proto_set_text(&exit->detail,
+                              "the memory limit had killed a process of it before");
     } else if (is_killed && !w->is_requested) {
         exit->out_of_memory = ms_cgroups_killed_here(&w->agent->cgroups);
         if (exit->out_of_memory)
-            set_text(&exit->detail, "the machine or its container ran out of memory");
+            ms_proto_set_text(&exit->detail,
+                              "the machine or its container ran out of memory");
     }
 }
 
 static Muster__WorkerExited *
 describe(struct ms_worker *w, int status, const char *detail)
 {
-    Muster__WorkerExited *x = calloc(1, sizeof *x);
-    Muster__Exit *exit = calloc(1, sizeof *exit);
+    Muster__WorkerExited *x =
+        (Muster__WorkerExited *)ms_proto_create(&muster__worker_exited__descriptor);
+    Muster__Exit *exit = (Muster__Exit *)ms_proto_create(&muster__exit__descriptor);
 
     if (!x || !exit) {
         free(x);
         free(exit);
         return NULL;
     }
-    muster__worker_exited__init(x);
-    muster__exit__init(exit);
     x->uid = w->uid;
     x->exit = exit;
     exit->signaled = WIFSIGNALED(status);
     exit->code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     exit->requested = w->is_requested;
     exit->pid = w->pid;
-    set_text(&exit->node, w->agent->node);
-    set_text(&exit->log_path, ms_log_path(w->log));
+    ms_proto_set_text(&exit->node, w->agent->node);
+    ms_proto_set_text(&exit->log_path, ms_log_path(w->log));
     if (w->is_detached && !w->is_requested && exit->signaled && exit->code == SIGKILL)
         detail = "it was ended because it had closed its link to the agent: all "
                  "descriptors were closed, or another program was executed";
     if (detail)
-        set_text(&exit->detail, detail);
+        ms_proto_set_text(&exit->detail, detail);
     else
         look_for_memory(w, exit);
     add_last_lines(w, exit);
@@ -99,7 +89,9 @@ void ms_worker_tell_end(struct ms_worker *w)
     if (!w->is_private)
         ms_agent_send(w->agent, 0, MUSTER__AGENT_TO_HEAD__BODY_EXITED, x);
     if (w->beside)
-        ms_fork_child_ended(w, x);
+        ms_worker_send(ms_map_find(&w->agent->by_uid, w->beside),
+                       MUSTER__AGENT_TO_WORKER__BODY_CHILD,
+                       x);
     ms_exits_add(&w->agent->exits, x);
     tell_askers(w->agent, x);
     muster__worker_exited__free_unpacked(x, NULL);

@@ -5,6 +5,7 @@
  * child, and in how its failure is heard of.
  */
 #include "agent/exec.h"
+#include "agent/join_impl.h"
 #include "agent/worker.h"
 #include "base/env.h"
 #include "base/proto.h"
@@ -22,19 +23,16 @@
 
 static int send_boot(struct ms_worker *w)
 {
-    MS_CLEANUP(ms_cleanup_free) char *spin_path = NULL;
+    char spin_path[PATH_MAX];
     const char *variables[MS_DEVICE_VARIABLES_MAX];
     Muster__WorkerBoot boot = MUSTER__WORKER_BOOT__INIT;
     const Muster__AgentConfig *config = w->agent->config;
 
-    if (asprintf(&spin_path, "%s/spin", config->session_dir) < 0) {
-        spin_path = NULL;
-        return -ENOMEM;
-    }
+    snprintf(spin_path, sizeof spin_path, "%s/spin", config->session_dir);
     boot.uid = w->uid;
     boot.secret = config->secret;
-    boot.cluster = w->cluster;
-    boot.rank = w->rank;
+    boot.cluster = w->spec->cluster;
+    boot.rank = w->spec->rank;
     boot.agent_pid = getpid();
     boot.session_dir = config->session_dir;
     boot.n_sys_path = w->context->message->n_sys_path;
@@ -45,8 +43,10 @@ static int send_boot(struct ms_worker *w)
     boot.host = w->agent->listen.hosts[0];
     boot.spin_path = spin_path;
     boot.tls = config->tls;
-    boot.link_grace_ns = (uint64_t)ms_join_link_grace(w->agent->join);
-    boot.head = (char *)(uintptr_t)ms_join_head(w->agent->join);
+    if (w->agent->join) {
+        boot.link_grace_ns = (uint64_t)w->agent->join->link_grace_ns;
+        boot.head = ms_field_text(w->agent->join->options->head);
+    }
     boot.host_id = (char *)(uintptr_t)ms_host_id();
     boot.http_open = w->spec->http_open;
     boot.world_size = w->spec->world_size;
@@ -250,8 +250,8 @@ static Muster__DriverContext *make_request(struct ms_worker *w)
     if (!key || leave_own(&own, &all, key) < 0 || set_identity(w, &own) < 0)
         return NULL;
     spawn.uid = w->uid;
-    spawn.cluster = w->cluster;
-    spawn.rank = w->rank;
+    spawn.cluster = w->spec->cluster;
+    spawn.rank = w->spec->rank;
     spawn.working_dir = w->spec->working_dir;
     spawn.n_env = own.count;
     spawn.env = own.entries;

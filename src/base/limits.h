@@ -137,21 +137,22 @@
 #define MS_BARRIER_WAIT_NS  (7200 * MS_NS_PER_S) /* unless told otherwise */
 
 /* Agent */
-#define MS_WORKERS_MAX     4096u                 /* workers of one agent */
-#define MS_LAST_LINES      20u                   /* kept for error reports, a worker */
-#define MS_LOG_LINE_MAX    ((size_t)16 << 10)    /* longer ones are cut into pieces */
-#define MS_LOG_FILE_MAX    ((uint64_t)256 << 20) /* then the file is rotated once */
-#define MS_LOG_BACKLOG_MAX ((size_t)4 << 20)   /* unsent to the head: drop and count */
-#define MS_SPAWN_MAX       ((size_t)192 << 10) /* one start request to a zygote */
-#define MS_LAST_LINE_MAX   ((size_t)1 << 10)   /* of each of the last lines */
-#define MS_LOG_READ_MAX    ((size_t)64 << 10)  /* read from one pipe in one wake-up */
-#define MS_LOG_DRAIN_MAX   ((size_t)1 << 20)   /* read from a dead worker's pipe */
-#define MS_LOG_BATCH_MAX   ((size_t)256 << 10) /* lines sent to the head together */
-#define MS_LOG_PIECE_MAX   ((size_t)256 << 10) /* of a file, read for another machine */
-#define MS_LOG_BACK_MAX    ((size_t)16 << 20)  /* looked through for its last lines */
-#define MS_LOG_WAITERS_MAX ((size_t)4096)      /* questions that an agent holds */
-#define MS_HOLD_MAX_NS     (60 * MS_NS_PER_S)  /* a question is held, at most */
-#define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS)  /* first line until they are sent */
+#define MS_WORKERS_MAX       4096u /* workers of one agent */
+#define MS_LAST_BEFORE_CRASH 5u    /* of these, lines before the stack of a crash */
+#define MS_LAST_LINES        20u   /* kept for error reports, a worker */
+#define MS_LOG_LINE_MAX      ((size_t)16 << 10)    /* longer ones are cut into pieces */
+#define MS_LOG_FILE_MAX      ((uint64_t)256 << 20) /* then the file is rotated once */
+#define MS_LOG_BACKLOG_MAX   ((size_t)4 << 20) /* unsent to the head: drop and count */
+#define MS_SPAWN_MAX         ((size_t)192 << 10) /* one start request to a zygote */
+#define MS_LAST_LINE_MAX     ((size_t)1 << 10)   /* of each of the last lines */
+#define MS_LOG_READ_MAX      ((size_t)64 << 10)  /* read from one pipe in one wake-up */
+#define MS_LOG_DRAIN_MAX     ((size_t)1 << 20)   /* read from a dead worker's pipe */
+#define MS_LOG_BATCH_MAX     ((size_t)256 << 10) /* lines sent to the head together */
+#define MS_LOG_PIECE_MAX     ((size_t)256 << 10) /* of a file, read for another machine */
+#define MS_LOG_BACK_MAX      ((size_t)16 << 20) /* looked through for its last lines */
+#define MS_LOG_WAITERS_MAX   ((size_t)4096)     /* questions that an agent holds */
+#define MS_HOLD_MAX_NS       (60 * MS_NS_PER_S) /* a question is held, at most */
+#define MS_LOG_BATCH_NS      (5 * MS_NS_PER_MS) /* first line until they are sent */
 #define MS_LOG_PROGRESS_NS                                                             \
     (1 * MS_NS_PER_S)             /* between shown states of a progress bar */
 #define MS_EXITS_KEPT       1024u /* ends that are remembered */

@@ -143,9 +143,42 @@ static int parse_operand(struct ms_cli *cli, const char *word, struct ms_error *
     return 1;
 }
 
+/* Is the value of this option the number or the size that it must be? */
+static int read_number(struct ms_cli *cli, enum ms_opt id, struct ms_error *err)
+{
+    const struct ms_cli_option *o = &ms_cli_options[id];
+    const char *text = cli->values[id];
+    char *end;
+    int64_t n;
+
+    if (o->size && ms_size_parse(text, &cli->numbers[id]) < 0)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "--%s wants a size such as %s, not '%s'",
+                            o->name,
+                            o->size,
+                            text);
+    if (!o->range[1])
+        return 0;
+    errno = 0;
+    n = strtoll(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || n < o->range[0] ||
+        n > o->range[1])
+        return ms_error_set(err,
+                            -EINVAL,
+                            "--%s is '%s', not a whole number from %lld to %lld",
+                            o->name,
+                            text,
+                            (long long)o->range[0],
+                            (long long)o->range[1]);
+    cli->numbers[id] = (uint64_t)n;
+    return 0;
+}
+
 int ms_args_parse(struct ms_cli *cli, char *const *args, struct ms_error *err)
 {
     bool options = true;
+    int rc = 0;
 
     while (*args && !ms_cli_has(cli, MS_OPT_HELP)) {
         const char *word = *args;
@@ -163,7 +196,10 @@ int ms_args_parse(struct ms_cli *cli, char *const *args, struct ms_error *err)
             return took;
         args += took;
     }
-    return 0;
+    for (enum ms_opt id = 0; id < MS_OPT_COUNT && rc == 0; id++)
+        if (ms_cli_has(cli, id) && !ms_cli_has(cli, MS_OPT_HELP))
+            rc = read_number(cli, id, err);
+    return rc;
 }
 
 const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos)
@@ -177,49 +213,6 @@ const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos)
     return NULL;
 }
 
-int ms_args_number(const struct ms_cli *cli,
-                   enum ms_opt id,
-                   long min,
-                   long max,
-                   long *out,
-                   struct ms_error *err)
-{
-    const char *text = cli->values[id];
-    char *end;
-    long n;
-
-    if (!text)
-        return 0;
-    errno = 0;
-    n = strtol(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || *end || errno || n < min || n > max)
-        return ms_error_set(err,
-                            -EINVAL,
-                            "--%s is '%s', not a whole number from %ld to %ld",
-                            ms_cli_options[id].name,
-                            text,
-                            min,
-                            max);
-    *out = n;
-    return 0;
-}
-
-int ms_args_size(const struct ms_cli *cli,
-                 enum ms_opt id,
-                 const char *example,
-                 uint64_t *out,
-                 struct ms_error *err)
-{
-    if (!ms_cli_has(cli, id) || ms_size_parse(cli->values[id], out) == 0)
-        return 0;
-    return ms_error_set(err,
-                        -EINVAL,
-                        "--%s wants a size such as %s, not '%s'",
-                        ms_cli_options[id].name,
-                        example,
-                        cli->values[id]);
-}
-
 int ms_args_store(const struct ms_cli *cli,
                   Muster__StoreConfig *out,
                   struct ms_error *err)
@@ -228,15 +221,12 @@ int ms_args_store(const struct ms_cli *cli,
 
     muster__store_config__init(out);
     out->is_told = ms_cli_has(cli, MS_OPT_STORE_LIMIT);
-    if (ms_args_size(cli, MS_OPT_STORE_LIMIT, "20GiB", &out->limit, err) < 0 ||
-        ms_args_size(cli, MS_OPT_SPILL_LIMIT, "20GiB", &out->spill_limit, err) < 0)
-        return -EINVAL;
+    out->limit = (uint64_t)ms_cli_number(cli, MS_OPT_STORE_LIMIT, 0);
+    out->spill_limit = (uint64_t)ms_cli_number(cli, MS_OPT_SPILL_LIMIT, 0);
     if (ms_cli_has(cli, MS_OPT_SPILL_LIMIT) && !out->spill_limit)
         return ms_error_set(err, -EINVAL, "--spill-limit 0: say --spill off instead");
-    if (!dir)
-        return 0;
-    out->no_spill = strcmp(dir, "off") == 0;
-    if (out->no_spill)
+    out->no_spill = dir && strcmp(dir, "off") == 0;
+    if (!dir || out->no_spill)
         return 0;
     if (dir[0] != '/')
         return ms_error_set(

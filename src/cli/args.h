@@ -10,25 +10,9 @@
  * flags together (-fa), options and operands in any order, "--" before operands that
  * begin with a dash. `cli->command` is set; the rest is filled and borrows from args,
  * which ends with NULL. --help ends the parsing: what else is wrong does not matter
- * then. 0, or -EINVAL with a sentence that names what was meant, if that can be
+ * then. Numbers and sizes are read. 0, or -EINVAL with a sentence that names what was meant, if that can be
  * guessed. */
 int ms_args_parse(struct ms_cli *cli, char *const *args, struct ms_error *err);
-
-/* The value of an option as a whole number from min to max. 0 and *out unchanged if it
- * is not given; -EINVAL. */
-int ms_args_number(const struct ms_cli *cli,
-                   enum ms_opt id,
-                   long min,
-                   long max,
-                   long *out,
-                   struct ms_error *err);
-
-/* The same of a size; `example` is one for the error. */
-int ms_args_size(const struct ms_cli *cli,
-                 enum ms_opt id,
-                 const char *example,
-                 uint64_t *out,
-                 struct ms_error *err);
 
 /* The options about the stores of nodes, of `muster head` and `agent`. `out` borrows from the
  * command line. 0, or -EINVAL. */

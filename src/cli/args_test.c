@@ -16,7 +16,8 @@ static const struct ms_cli_command command = {
     .operands_max = 2,
     .options = MS_OPT(MS_OPT_JSON) | MS_OPT(MS_OPT_FOLLOW) | MS_OPT(MS_OPT_LINES) |
                MS_OPT(MS_OPT_ALL) | MS_OPT(MS_OPT_SESSION) | MS_OPT(MS_OPT_TLS) |
-               MS_OPT(MS_OPT_LABEL) | MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_FD),
+               MS_OPT(MS_OPT_LABEL) | MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_FD) |
+               MS_OPT(MS_OPT_STORE_LIMIT),
 };
 
 #define PARSE(cli, err, ...)                                                           \
@@ -42,16 +43,13 @@ static void test_forms_of_options(void **state)
     for (size_t i = 0; i < MS_COUNT(lines); i++) {
         char *args[5] = {0};
         struct ms_cli cli = {.command = &command};
-        long lines_wanted = -1;
 
         for (size_t k = 0; k < 4 && lines[i][k]; k++)
             args[k] = word(lines[i][k]);
         assert_int_equal(ms_args_parse(&cli, args, NULL), 0);
         assert_true(ms_cli_has(&cli, MS_OPT_FOLLOW));
         assert_false(ms_cli_has(&cli, MS_OPT_JSON));
-        assert_int_equal(ms_args_number(&cli, MS_OPT_LINES, 0, 9, &lines_wanted, NULL),
-                         0);
-        assert_int_equal(lines_wanted, 5);
+        assert_int_equal(ms_cli_number(&cli, MS_OPT_LINES, -1), 5);
         assert_int_equal(cli.operand_count, 1);
         assert_string_equal(cli.operands[0], "op");
     }
@@ -110,19 +108,31 @@ static void test_mistakes(void **state)
 static void test_numbers(void **state)
 {
     static const char *const bad[] = {
-        "", "x", "5x", "-1", "+1", " 1", "10", "99999999999999999999"};
+        "", "x", "5x", "-1", "+1", " 1", "1000000001", "99999999999999999999"};
     struct ms_cli cli = {.command = &command};
     struct ms_error err = {0};
-    long n = 77;
 
     (void)state;
-    assert_int_equal(ms_args_number(&cli, MS_OPT_LINES, 0, 9, &n, &err), 0);
+    assert_int_equal(ms_cli_number(&cli, MS_OPT_LINES, 77), 77);
+    assert_int_equal(PARSE(&cli, &err, word("--lines"), word("1000000000")), 0);
+    assert_int_equal(ms_cli_number(&cli, MS_OPT_LINES, 77), 1000000000);
     for (size_t i = 0; i < MS_COUNT(bad); i++) {
-        cli.values[MS_OPT_LINES] = bad[i];
-        assert_int_equal(ms_args_number(&cli, MS_OPT_LINES, 0, 9, &n, &err), -EINVAL);
-        assert_non_null(strstr(err.text, "not a whole number from 0 to 9"));
+        assert_int_equal(PARSE(&cli, &err, word("--lines"), word(bad[i])), -EINVAL);
+        assert_non_null(strstr(err.text, "not a whole number from 0 to 1000000000"));
     }
-    assert_int_equal(n, 77); /* failure left no trace */
+    assert_int_equal(PARSE(&cli, &err, word("--lines"), word("x"), word("-h")), 0);
+}
+
+static void test_sizes(void **state)
+{
+    struct ms_cli cli = {.command = &command};
+    struct ms_error err = {0};
+
+    (void)state;
+    assert_int_equal(PARSE(&cli, &err, word("--store-limit"), word("2GiB")), 0);
+    assert_int_equal(ms_cli_number(&cli, MS_OPT_STORE_LIMIT, 0), (int64_t)2 << 30);
+    assert_int_equal(PARSE(&cli, &err, word("--store-limit"), word("lots")), -EINVAL);
+    assert_non_null(strstr(err.text, "a size such as 20GiB, not 'lots'"));
 }
 
 static void test_nearest(void **state)
@@ -241,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_help_wins),
         cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_table_is_whole),
         cmocka_unit_test(test_many_values),

@@ -94,6 +94,8 @@ struct ms_cli_option {
     const char *value;   /* what it takes, e.g. "SECONDS"; NULL: nothing */
     const char *help;    /* one line, lower case, no full stop */
     const char *choices; /* "auto on off": it must be one of these; NULL: anything */
+    const char *size;    /* "80GiB": it must be a size such as this; NULL: anything */
+    int64_t range[2];    /* it must be a whole number from, to; to 0: anything */
     enum ms_words words; /* what the value can be */
     char letter;         /* 0: it has none */
     bool many;           /* may be given more than once: ms_cli_next */
@@ -109,6 +111,7 @@ struct ms_cli {
     const struct ms_cli_command *command;
     char *const *args; /* as they were given, behind the command's name */
     const char *values[MS_OPT_COUNT]; /* NULL: not given; "": a flag that is */
+    uint64_t numbers[MS_OPT_COUNT];   /* of those that are numbers or sizes */
     const char *operands[MS_CLI_OPERANDS_MAX];
     size_t operand_count;
     struct {
@@ -141,6 +144,13 @@ const struct ms_cli_command *ms_cli_find(const char *name);
 static inline bool ms_cli_has(const struct ms_cli *cli, enum ms_opt id)
 {
     return cli->values[id] != NULL;
+}
+
+/* A number or a size; `otherwise`: it is not given. */
+static inline int64_t
+ms_cli_number(const struct ms_cli *cli, enum ms_opt id, int64_t otherwise)
+{
+    return cli->values[id] ? (int64_t)cli->numbers[id] : otherwise;
 }
 
 /* Does it have this option, for people? */

@@ -10,11 +10,10 @@
 #include "resource/shape.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600, SHAPE_MAX = 4 << 20 };
+enum { SHAPE_MAX = 4 << 20 };
 
 /* "license=4" */
 static int add_resource(Muster__NodeShape *s, const char *text, struct ms_error *err)
@@ -31,29 +30,24 @@ static int add_resource(Muster__NodeShape *s, const char *text, struct ms_error 
     return ms_shape_add_resource(s, name, strtoull(equals + 1, NULL, 10), err);
 }
 
-static int add_devices(const struct ms_cli *cli,
-                       Muster__NodeShape *s,
-                       long count,
-                       struct ms_error *err)
+static int
+add_devices(const struct ms_cli *cli, Muster__NodeShape *s, struct ms_error *err)
 {
     static const enum ms_opt details[] = {
         MS_OPT_GPU_MEMORY, MS_OPT_GPUS_PER_DOMAIN, MS_OPT_DEVICE_KIND};
-    struct ms_shape_devices devices = {.kind = cli->values[MS_OPT_DEVICE_KIND],
-                                       .count = count > 0 ? (uint32_t)count : 0};
-    long per_domain = 0;
+    const struct ms_shape_devices devices = {
+        .kind = cli->values[MS_OPT_DEVICE_KIND],
+        .count = (uint32_t)ms_cli_number(cli, MS_OPT_NUM_GPUS, 0),
+        .per_domain = (uint32_t)ms_cli_number(cli, MS_OPT_GPUS_PER_DOMAIN, 0),
+        .memory = (uint64_t)ms_cli_number(cli, MS_OPT_GPU_MEMORY, 0)};
 
-    for (size_t i = 0; i < MS_COUNT(details) && count < 0; i++)
-        if (ms_cli_has(cli, details[i]))
+    for (size_t i = 0; i < MS_COUNT(details); i++)
+        if (ms_cli_has(cli, details[i]) && s->look_for_devices)
             return ms_error_set(
                 err,
                 -EINVAL,
                 "--%s describes the devices of --num-gpus: give that too",
                 ms_cli_options[details[i]].name);
-    if (ms_args_number(cli, MS_OPT_GPUS_PER_DOMAIN, 1, DEVICES_MAX, &per_domain, err) <
-            0 ||
-        ms_args_size(cli, MS_OPT_GPU_MEMORY, "80GiB", &devices.memory, err) < 0)
-        return -EINVAL;
-    devices.per_domain = (uint32_t)per_domain;
     return ms_shape_add_devices(s, &devices, err);
 }
 
@@ -61,21 +55,18 @@ static int add_devices(const struct ms_cli *cli,
 static int
 describe(const struct ms_cli *cli, Muster__NodeShape *s, struct ms_error *err)
 {
-    long gpus = -1, cpus = -1;
     const char *label, *resource;
     size_t pos = 0;
-    int rc = ms_args_number(cli, MS_OPT_NUM_GPUS, 0, DEVICES_MAX, &gpus, err);
+    int rc = 0;
 
-    if (rc == 0)
-        rc = ms_args_number(cli, MS_OPT_NUM_CPUS, 1, DEVICES_MAX, &cpus, err);
     while (rc == 0 && (label = ms_cli_next(cli, MS_OPT_LABEL, &pos)))
         rc = ms_shape_add_label_text(s, label, err);
     pos = 0;
     while (rc == 0 && (resource = ms_cli_next(cli, MS_OPT_RESOURCE, &pos)))
         rc = add_resource(s, resource, err);
-    s->cpus = (int32_t)cpus;
-    s->look_for_devices = gpus < 0;
-    return rc < 0 ? rc : add_devices(cli, s, gpus, err);
+    s->cpus = (int32_t)ms_cli_number(cli, MS_OPT_NUM_CPUS, -1);
+    s->look_for_devices = !ms_cli_has(cli, MS_OPT_NUM_GPUS);
+    return rc < 0 ? rc : add_devices(cli, s, err);
 }
 
 /* What an orchestrator says of it, packed. */
@@ -93,12 +84,8 @@ static int read_shape(int fd, Muster__NodeShape **out, struct ms_error *err)
 static int
 make_shape(const struct ms_cli *cli, Muster__NodeShape **out, struct ms_error *err)
 {
-    long fd = -1;
-
-    if (ms_args_number(cli, MS_OPT_SHAPE_FD, 3, INT_MAX, &fd, err) < 0)
-        return -EINVAL;
-    if (fd >= 0)
-        return read_shape((int)fd, out, err);
+    if (ms_cli_has(cli, MS_OPT_SHAPE_FD))
+        return read_shape((int)ms_cli_number(cli, MS_OPT_SHAPE_FD, -1), out, err);
     *out = ms_shape_create("");
     return *out ? describe(cli, *out, err)
                 : ms_error_set(err, -ENOMEM, "out of memory");
@@ -110,29 +97,26 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
     Muster__StoreConfig store;
     const char *bind[MS_CLI_MANY_MAX], *address;
     size_t pos = 0;
-    long within = 0, end_with = 0, ready_fd = 0;
     struct ms_error err = {0};
-    struct ms_join_options o = {.head = target->address,
-                                .secret = target->secret,
-                                .node_name = cli->values[MS_OPT_NODE_NAME],
-                                .json = ms_cli_has(cli, MS_OPT_JSON)};
+    struct ms_join_options o = {
+        .head = target->address,
+        .secret = target->secret,
+        .node_name = cli->values[MS_OPT_NODE_NAME],
+        .bind = bind,
+        .store = &store,
+        .join_within_ns = ms_cli_number(cli, MS_OPT_JOIN_WITHIN, 0) * MS_NS_PER_S,
+        .end_with_pid = (pid_t)ms_cli_number(cli, MS_OPT_END_WITH, 0),
+        .ready_fd = (int)ms_cli_number(cli, MS_OPT_READY_FD, 0),
+        .json = ms_cli_has(cli, MS_OPT_JSON)};
 
     if (make_shape(cli, &shape, &err) < 0 || ms_args_store(cli, &store, &err) < 0 ||
-        ms_args_number(cli, MS_OPT_READY_FD, 3, INT_MAX, &ready_fd, &err) < 0 ||
-        ms_args_number(cli, MS_OPT_JOIN_WITHIN, 1, WITHIN_MAX, &within, &err) < 0 ||
-        ms_args_number(cli, MS_OPT_END_WITH, 1, INT_MAX, &end_with, &err) < 0 ||
         (ms_cli_has(cli, MS_OPT_TLS) &&
          ms_tls_mode_parse(cli->values[MS_OPT_TLS], &o.tls, &err) < 0))
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     while ((address = ms_cli_next(cli, MS_OPT_BIND, &pos)))
         bind[o.bind_count++] = address;
     o.shape = shape;
-    o.store = &store;
-    o.join_within_ns = within * MS_NS_PER_S;
-    o.end_with_pid = (pid_t)end_with;
     o.supervisor_pid = ms_supervise(o.end_with_pid);
-    o.ready_fd = (int)ready_fd;
-    o.bind = bind;
     return ms_agent_join(&o) == 0 ? MS_EXIT_OK : MS_EXIT_FAILED;
 }
 
@@ -169,12 +153,7 @@ static enum ms_exit run(int link_fd)
 
 enum ms_exit ms_cmd_agent(const struct ms_cli *cli)
 {
-    struct ms_error err = {0};
-    long fd = -1;
-
-    if (ms_args_number(cli, MS_OPT_FD, 3, INT_MAX - 1, &fd, &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    if (fd < 0)
-        return find_and_join(cli);
-    return run((int)fd);
+    if (ms_cli_has(cli, MS_OPT_FD))
+        return run((int)ms_cli_number(cli, MS_OPT_FD, -1));
+    return find_and_join(cli);
 }

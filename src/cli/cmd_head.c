@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SECONDS_MAX = 7 * 24 * 3600 };
-
 /* Takes `event`. */
 static void print_line(json_t *event)
 {
@@ -19,16 +17,6 @@ static void print_line(json_t *event)
         putchar('\n');
     fflush(stdout);
     json_decref(event);
-}
-
-static int
-seconds(const struct ms_cli *cli, enum ms_opt id, int64_t *out_ns, struct ms_error *err)
-{
-    long s = 0;
-    int rc = ms_args_number(cli, id, 1, SECONDS_MAX, &s, err);
-
-    *out_ns = s * MS_NS_PER_S;
-    return rc;
 }
 
 /* One object a line. */
@@ -81,6 +69,8 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
         .listen = listen,
         .http = cli->values[MS_OPT_HTTP],
         .http_open_metrics = ms_cli_has(cli, MS_OPT_OPEN_METRICS),
+        .link_grace_ns = ms_cli_number(cli, MS_OPT_LINK_GRACE, 0) * MS_NS_PER_S,
+        .head_grace_ns = ms_cli_number(cli, MS_OPT_HEAD_GRACE, 0) * MS_NS_PER_S,
         .on_stop_asked = on_stop_asked,
     };
     bool json = ms_cli_has(cli, MS_OPT_JSON);
@@ -92,8 +82,6 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     int signal_number = 0;
 
     if (ms_tls_mode_parse(tls ? tls : "auto", &o.tls, &err) < 0 ||
-        seconds(cli, MS_OPT_LINK_GRACE, &o.link_grace_ns, &err) < 0 ||
-        seconds(cli, MS_OPT_HEAD_GRACE, &o.head_grace_ns, &err) < 0 ||
         ms_args_store(cli, &store, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     o.store = &store;

@@ -1,6 +1,5 @@
 /* cmd_stack.c - `muster stack`: where the threads of workers are */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/selector.h"
@@ -36,28 +35,10 @@ static void print_indented(const char *title, const char *text)
     }
 }
 
-/* `stack` is NULL where `problem` is not. */
-static void answer_json(struct stacks *j,
-                        const Muster__ClusterStatus *c,
-                        const Muster__WorkerStatus *w,
-                        const Muster__Stack *stack,
-                        const char *problem)
-{
-    json_array_append_new(
-        j->answers,
-        MS_JSON({"cluster", ms_json_string(c->name)},
-                {"rank", json_integer(w->rank)},
-                {"pid", json_integer(w->pid)},
-                {"node", ms_json_string(w->node)},
-                {"python", ms_json_string(stack ? stack->python : NULL)},
-                {"native", ms_json_string(stack ? stack->native : NULL)},
-                {"error", ms_json_string(problem)}));
-}
-
-static void answer_text(const struct stacks *j,
-                        const Muster__ClusterStatus *c,
-                        const Muster__WorkerStatus *w,
-                        const Muster__Stack *stack)
+static void print_text(const struct stacks *j,
+                       const Muster__ClusterStatus *c,
+                       const Muster__WorkerStatus *w,
+                       const Muster__Stack *stack)
 {
     if (j->asked > 1)
         putchar('\n');
@@ -69,14 +50,28 @@ static void answer_text(const struct stacks *j,
     print_indented("C", stack->native);
 }
 
-static void fail_worker(struct stacks *j,
-                        const Muster__ClusterStatus *c,
-                        const Muster__WorkerStatus *w,
-                        const char *problem)
+/* Its stacks, or (`stack` is NULL) the problem with it. */
+static void answer(struct stacks *j,
+                   const Muster__ClusterStatus *c,
+                   const Muster__WorkerStatus *w,
+                   const Muster__Stack *stack,
+                   const char *problem)
 {
-    j->code = MS_EXIT_UNREACHABLE;
     if (j->answers)
-        answer_json(j, c, w, NULL, problem);
+        json_array_append_new(
+            j->answers,
+            MS_JSON({"cluster", ms_json_string(c->name)},
+                    {"rank", json_integer(w->rank)},
+                    {"pid", json_integer(w->pid)},
+                    {"node", ms_json_string(w->node)},
+                    {"python", ms_json_string(stack ? stack->python : NULL)},
+                    {"native", ms_json_string(stack ? stack->native : NULL)},
+                    {"error", ms_json_string(stack ? NULL : problem)}));
+    else if (stack)
+        print_text(j, c, w, stack);
+    if (stack)
+        return;
+    j->code = MS_EXIT_UNREACHABLE;
     fflush(stdout);
     fprintf(stderr, "muster stack: %s/%u %s\n", c->name, w->rank, problem);
 }
@@ -86,7 +81,7 @@ static void ask_worker(struct stacks *j,
                        const Muster__WorkerStatus *w)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
-    char problem[sizeof(struct ms_error) + 64];
+    char problem[sizeof(struct ms_error) + 64] = "";
     struct ms_error err = {0};
     Muster__Stack *stack = NULL;
     struct ms_progress *progress;
@@ -113,12 +108,7 @@ static void ask_worker(struct stacks *j,
                  err.text[0] ? err.text : strerror(-rc));
     else if (!(stack = muster__stack__unpack(NULL, len, reply)))
         snprintf(problem, sizeof problem, "gave an answer that cannot be read");
-    if (!stack)
-        fail_worker(j, c, w, problem);
-    else if (j->answers)
-        answer_json(j, c, w, stack, NULL);
-    else
-        answer_text(j, c, w, stack);
+    answer(j, c, w, stack, problem);
     muster__stack__free_unpacked(stack, NULL);
 }
 
@@ -139,7 +129,7 @@ look_at(struct stacks *j, const Muster__ClusterStatus *c, const Muster__WorkerSt
                  w->exit ? ms_exit_text(w->exit, why, sizeof why) : "exited",
                  c->name,
                  w->rank);
-        fail_worker(j, c, w, problem);
+        answer(j, c, w, NULL, problem);
     }
 }
 

@@ -2,7 +2,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/nearest.h"
-#include "cli/args.h"
 #include "cli/target.h"
 #include "cli/view.h"
 #include "io/spawn.h"
@@ -10,7 +9,7 @@
 #include <poll.h>
 #include <string.h>
 
-enum { GRACE_S = 3, GRACE_MAX_S = 86400 };
+enum { GRACE_S = 3 };
 
 /* What is to be stopped, and what that would end. */
 struct stop {
@@ -28,12 +27,8 @@ static enum ms_exit parse(struct stop *j)
     const char *const *words = j->cli->operands;
     size_t count = j->cli->operand_count;
     bool all = ms_cli_has(j->cli, MS_OPT_ALL);
-    struct ms_error err = {0};
-    long seconds = GRACE_S;
 
-    if (ms_args_number(j->cli, MS_OPT_GRACE, 0, GRACE_MAX_S, &seconds, &err) < 0)
-        return ms_out_fail(j->cli, MS_EXIT_USAGE, "%s", err.text);
-    j->grace_ns = seconds * MS_NS_PER_S;
+    j->grace_ns = ms_cli_number(j->cli, MS_OPT_GRACE, GRACE_S) * MS_NS_PER_S;
     if (count == 2 && strcmp(words[0], "cluster") == 0)
         j->cluster = words[1];
     else if (count == 1 && strcmp(words[0], "session") == 0)

@@ -1,6 +1,10 @@
 /* options.c - the table of options, exit codes and variables */
 #include "cli/cli.h"
 
+#include <limits.h>
+
+enum { DAY_S = 86400, DEVICES_MAX = 4096 };
+
 const char ms_cli_summary[] = "look at and end what Muster runs";
 
 const char ms_cli_description[] =
@@ -44,6 +48,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
     [MS_OPT_TIMEOUT] = {.name = "timeout",
                         .letter = 't',
                         .value = "SECONDS",
+                        .range = {1, 7 * DAY_S},
                         .help = "how long to wait for an answer (default 10), of run "
                                 "for its machines (default 120)"},
     [MS_OPT_JSON] = {.name = "json", .help = "print JSON instead of text"},
@@ -53,6 +58,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
     [MS_OPT_LINES] = {.name = "lines",
                       .letter = 'n',
                       .value = "LINES",
+                      .range = {0, 1000000000},
                       .help = "only the last LINES lines (of each worker)"},
     [MS_OPT_AGENT] = {.name = "agent", .help = "the agent's own log"},
     [MS_OPT_ALL] = {.name = "all",
@@ -61,6 +67,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
     [MS_OPT_YES] = {.name = "yes", .letter = 'y', .help = "do not ask first"},
     [MS_OPT_GRACE] = {.name = "grace",
                       .value = "SECONDS",
+                      .range = {0, DAY_S},
                       .help = "between SIGTERM and SIGKILL (default 3)"},
     [MS_OPT_PYTHON] = {.name = "python",
                        .value = "PATH",
@@ -89,10 +96,12 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                             "network)"},
     [MS_OPT_LINK_GRACE] = {.name = "link-grace",
                            .value = "SECONDS",
+                           .range = {1, 7 * DAY_S},
                            .help = "how long a silent machine is waited for (default "
                                    "30)"},
     [MS_OPT_HEAD_GRACE] = {.name = "head-grace",
                            .value = "SECONDS",
+                           .range = {1, 7 * DAY_S},
                            .help = "how long workers go on without the head (default "
                                    "300)"},
     [MS_OPT_NODE_NAME] = {.name = "node-name",
@@ -100,15 +109,19 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                           .help = "of this machine (default: its host name)"},
     [MS_OPT_NUM_GPUS] = {.name = "num-gpus",
                          .value = "N",
+                         .range = {0, DEVICES_MAX},
                          .help = "devices to lend (default: all that are found)"},
     [MS_OPT_NUM_CPUS] = {.name = "num-cpus",
                          .value = "N",
+                         .range = {1, DEVICES_MAX},
                          .help = "cores to lend (default: all that are found)"},
     [MS_OPT_GPU_MEMORY] = {.name = "gpu-memory",
                            .value = "SIZE",
+                           .size = "80GiB",
                            .help = "of each device of --num-gpus, such as 80GiB"},
     [MS_OPT_GPUS_PER_DOMAIN] = {.name = "gpus-per-domain",
                                 .value = "N",
+                                .range = {1, DEVICES_MAX},
                                 .help = "so many of --num-gpus are joined closely "
                                         "(default: all)"},
     [MS_OPT_DEVICE_KIND] = {.name = "device-kind",
@@ -131,6 +144,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                              "given more than once"},
     [MS_OPT_STORE_LIMIT] = {.name = "store-limit",
                             .value = "SIZE",
+                            .size = "20GiB",
                             .help = "what objects in shared memory may take, such as "
                                     "20GiB (default: 30 % of the memory; 0: none)"},
     [MS_OPT_SPILL] = {.name = "spill",
@@ -141,27 +155,33 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                               "off"},
     [MS_OPT_SPILL_LIMIT] = {.name = "spill-limit",
                             .value = "SIZE",
+                            .size = "20GiB",
                             .help = "what may be there (default: half of what is "
                                     "free)"},
     [MS_OPT_FD] = {.name = "fd",
                    .value = "N",
                    .hidden = true,
+                   .range = {3, INT_MAX - 1},
                    .help = "the link to the head; N + 1 is the session's lock"},
     [MS_OPT_JOIN_WITHIN] = {.name = "join-within",
                             .value = "SECONDS",
+                            .range = {1, 30 * DAY_S},
                             .help = "give up if the head was not joined by then "
                                     "(default: never)"},
     [MS_OPT_END_WITH] = {.name = "end-with",
                          .value = "PID",
+                         .range = {1, INT_MAX},
                          .help = "end when this process ends"},
     [MS_OPT_SHAPE_FD] = {.name = "shape-fd",
                          .value = "N",
                          .hidden = true,
+                         .range = {3, INT_MAX},
                          .help = "a NodeShape is read from there: what this machine "
                                  "lends"},
     [MS_OPT_READY_FD] = {.name = "ready-fd",
                          .value = "N",
                          .hidden = true,
+                         .range = {3, INT_MAX},
                          .help = "a byte is written there when the head was joined"},
     [MS_OPT_ON] = {.name = "on",
                    .value = "ORCHESTRATOR",

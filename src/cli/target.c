@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/nearest.h"
 #include "base/proto.h"
-#include "cli/args.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "head/ops/answer.h"
@@ -206,14 +205,16 @@ enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
 {
     const char *address = given_address(cli);
     const struct ms_session *session = NULL;
-    struct ms_error err = {0};
-    long seconds = TIMEOUT_S;
+    int64_t seconds = ms_cli_number(cli, MS_OPT_TIMEOUT, TIMEOUT_S);
     enum ms_exit code;
 
-    *t = (struct ms_target){.cli = cli};
-    if (ms_args_number(cli, MS_OPT_TIMEOUT, 1, TIMEOUT_MAX_S, &seconds, &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    t->timeout_ns = seconds * MS_NS_PER_S;
+    *t = (struct ms_target){.cli = cli, .timeout_ns = seconds * MS_NS_PER_S};
+    if (seconds > TIMEOUT_MAX_S)
+        return ms_out_fail(cli,
+                           MS_EXIT_USAGE,
+                           "--timeout is '%lld', not a whole number from 1 to %d",
+                           (long long)seconds,
+                           TIMEOUT_MAX_S);
     if (ms_cli_has(cli, MS_OPT_HEAD) && ms_cli_has(cli, MS_OPT_SESSION))
         return ms_out_fail(cli, MS_EXIT_USAGE, "--head or --session, not both");
     code = ms_sessions_init(&t->sessions, cli);

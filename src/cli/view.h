@@ -73,7 +73,4 @@ void ms_view_grid(struct ms_grid *g, const char *align, const char *titles);
 /* A cell such as "0-3,7". */
 void ms_view_add_devices(struct ms_grid *g, const uint32_t *devices, size_t count);
 
-/* list_objects.c: `muster list objects`, what is in the stores of all nodes. */
-enum ms_exit ms_list_objects(const struct ms_cli *cli);
-
 #endif

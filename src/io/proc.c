@@ -2,17 +2,22 @@
 #include "io/proc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "io/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 enum { READ_STEP = 4096, ENVIRON_MAX = 4 << 20, STAT_MAX = 2048 };
+
+/* Between two looks at what is left of our children. */
+#define LOOK_NS (100 * MS_NS_PER_MS)
 
 /* A whole file of /proc, which has no length before it is read. */
 static int read_file(const char *path, struct ms_buf *out)
@@ -198,6 +203,42 @@ void ms_proc_kill_descendants(void)
         for (size_t i = 0; i < found.len / sizeof *at; i++)
             kill(at[i], SIGKILL);
     }
+}
+
+void ms_proc_end_children(int64_t deadline_ns)
+{
+    sigset_t child;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    for (;;) {
+        MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
+        int count = ms_proc_children(&pids);
+        int64_t left_ns = deadline_ns - ms_now_ns();
+        pid_t pid;
+
+        for (int i = 0; i < count; i++)
+            ms_proc_kill(pids[i]);
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+            ;
+        if (pid < 0 || left_ns <= 0)
+            return;
+        left_ns = left_ns < LOOK_NS ? left_ns : LOOK_NS;
+        sigtimedwait(&child, NULL, &(struct timespec){.tv_nsec = left_ns});
+    }
+}
+
+int ms_signals_open(const int *signals, sigset_t *before)
+{
+    sigset_t mask;
+    int fd;
+
+    sigemptyset(&mask);
+    for (; *signals; signals++)
+        sigaddset(&mask, *signals);
+    sigprocmask(SIG_BLOCK, &mask, before);
+    fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
 }
 
 static int copy_value(const char *value, size_t len, char *out, size_t room)

@@ -6,6 +6,7 @@
 #ifndef MS_IO_PROC_H
 #define MS_IO_PROC_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +43,14 @@ int ms_proc_group_kill(pid_t group, int sig);
 /* SIGKILL to a process, and to its group if it leads one. */
 void ms_proc_kill(pid_t pid);
 
+/* SIGKILL to all children, and to what each of them leaves us (a subreaper) when it goes; reap
+ * them until there is none, at most until then: what does not end by SIGKILL is not waited
+ * for. SIGCHLD is blocked. */
+void ms_proc_end_children(int64_t deadline_ns);
+/* Block these signals and have them here instead: a descriptor that reads
+ * signalfd_siginfo, non-blocking, or a negative errno. `signals` end with 0; *before (may be
+ * NULL) is what was blocked before. */
+int ms_signals_open(const int *signals, sigset_t *before);
 /* The short name that ps shows; cut to 15 bytes. */
 void ms_proc_set_name(const char *name);
 

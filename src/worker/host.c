@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proto.h"
 #include "io/proc.h"
 #include "io/spawn.h"
 #include "io/supervised.h"
@@ -49,7 +50,7 @@ static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
     struct ms_host *h = arg;
 
     (void)peer;
-    ms_worker_http_serve(h->http, fd, NULL, 0);
+    ms_worker_http_serve(h->http, fd);
 }
 
 /* A long call has callers that wait, and that must know of a death soon. Not at the start,
@@ -311,34 +312,20 @@ struct ms_client *ms_host_client(struct ms_host *h)
     return h->client;
 }
 
-static void names_free(char **names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(names[i]);
-    free(names);
-}
-
 int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count)
 {
-    char **copy = calloc(count + 1, sizeof *copy), **old;
-    size_t old_count;
+    Muster__Health with = MUSTER__HEALTH__INIT, *copy, *old;
 
+    with.engines = ms_field_strings(names);
+    with.n_engines = count;
+    copy = (Muster__Health *)ms_proto_copy(&with.base);
     if (!copy)
         return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        copy[i] = strdup(names[i]);
-        if (!copy[i]) {
-            names_free(copy, i);
-            return -ENOMEM;
-        }
-    }
     pthread_mutex_lock(&h->lock);
     old = h->engines;
-    old_count = h->engine_count;
     h->engines = copy;
-    h->engine_count = count;
     pthread_mutex_unlock(&h->lock);
-    names_free(old, old_count);
+    muster__health__free_unpacked(old, NULL);
     return 0;
 }
 

@@ -50,9 +50,13 @@ int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t coun
 /* By which others reach this node. */
 const char *ms_host_address(const struct ms_host *h);
 
-/* Hold a free port of that address until the process ends: bound, not listening, so that
- * others can bind it with SO_REUSEADDR. 0 or a negative errno. Any thread. */
-int ms_host_hold_port(struct ms_host *h, uint32_t *port, struct ms_error *err);
+/* Hold `count` free ports of that address until the process ends, all or none: bound, not
+ * listening, so that others can bind them with SO_REUSEADDR. Their numbers go into `ports`.
+ * 0 or a negative errno. `host` is the host. Any thread. */
+int ms_host_alloc_ports(void *host,
+                        uint32_t count,
+                        uint32_t *ports,
+                        struct ms_error *err);
 
 /* The worker ends: what can still be answered is. Any thread. */
 void ms_host_end(struct ms_host *h);

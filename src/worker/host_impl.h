@@ -32,9 +32,8 @@ struct ms_host {
     int python_stack_fd;
     struct ms_server_ops server_ops;
 
-    pthread_mutex_t lock; /* guards the engines and the ports */
-    char **engines;
-    size_t engine_count;
+    pthread_mutex_t lock;    /* guards the engines and the ports */
+    Muster__Health *engines; /* their names alone; NULL: none */
     int port_fds[MS_PORTS_MAX];
     uint32_t ports[MS_PORTS_MAX];
     size_t port_count;
@@ -43,11 +42,6 @@ struct ms_host {
 /* host_ops.c */
 /* The names of the engines of the host `arg`, as a new list of JSON; NULL: no memory. */
 json_t *ms_host_engines(void *arg);
-/* Hold `count` more ports of the host `arg`, all or none; their numbers go into `ports`. */
-int ms_host_alloc_ports(void *arg,
-                        uint32_t count,
-                        uint32_t *ports,
-                        struct ms_error *err);
 /* The server's; its argument is the host. */
 void ms_host_on_request(void *arg, struct ms_request *r);
 

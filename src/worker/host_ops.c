@@ -2,7 +2,9 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/proto.h"
+#include "io/json.h"
 #include "io/sock.h"
 #include "worker/host_impl.h"
 #include "worker/stack.h"
@@ -43,8 +45,10 @@ static void do_health(struct ms_host *h, struct ms_request *r)
         m.running_ns = (uint64_t)(ms_now_ns() - since_ns);
     }
     pthread_mutex_lock(&h->lock);
-    m.engines = h->engines;
-    m.n_engines = h->engine_count;
+    if (h->engines) {
+        m.engines = h->engines->engines;
+        m.n_engines = h->engines->n_engines;
+    }
     m.ports = h->ports;
     m.n_ports = h->port_count;
     reply_message(r, &m.base);
@@ -54,13 +58,10 @@ static void do_health(struct ms_host *h, struct ms_request *r)
 json_t *ms_host_engines(void *arg)
 {
     struct ms_host *h = arg;
-    json_t *list = json_array();
+    MS_LOCK(&h->lock);
 
-    pthread_mutex_lock(&h->lock);
-    for (size_t i = 0; i < h->engine_count; i++)
-        json_array_append_new(list, json_string(h->engines[i]));
-    pthread_mutex_unlock(&h->lock);
-    return list;
+    return h->engines ? ms_json_strings(h->engines->engines, h->engines->n_engines)
+                      : json_array();
 }
 
 static void do_stack(struct ms_host *h, struct ms_request *r)
@@ -111,25 +112,18 @@ static int hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
     return 0;
 }
 
-int ms_host_alloc_ports(void *arg,
+int ms_host_alloc_ports(void *host,
                         uint32_t count,
                         uint32_t *ports,
                         struct ms_error *err)
 {
-    struct ms_host *h = arg;
-    int rc;
+    struct ms_host *h = host;
+    MS_LOCK(&h->lock);
+    int rc = hold_ports(h, count, err);
 
-    pthread_mutex_lock(&h->lock);
-    rc = hold_ports(h, count, err);
     if (rc == 0)
         memcpy(ports, h->ports + h->port_count - count, count * sizeof *ports);
-    pthread_mutex_unlock(&h->lock);
     return rc;
-}
-
-int ms_host_hold_port(struct ms_host *h, uint32_t *port, struct ms_error *err)
-{
-    return ms_host_alloc_ports(h, 1, port, err);
 }
 
 static void do_alloc_ports(struct ms_host *h, struct ms_request *r)

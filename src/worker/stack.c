@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -26,7 +25,7 @@ static struct {
     int count;
 } slot;
 
-static int signal_python(void)
+int ms_stack_python_signal(void)
 {
     return SIGRTMIN + 7;
 }
@@ -34,11 +33,6 @@ static int signal_python(void)
 static int signal_native(void)
 {
     return SIGRTMIN + 8;
-}
-
-int ms_stack_python_signal(void)
-{
-    return signal_python();
 }
 
 static pid_t self_tid(void)
@@ -93,7 +87,7 @@ int ms_stack_init(void)
     ms_stack_warm();
     if (sem_init(&slot.answered, 0, 0) < 0)
         return -errno;
-    rc = install(signal_python(), on_python);
+    rc = install(ms_stack_python_signal(), on_python);
     return rc < 0 ? rc : install(signal_native(), on_native);
 }
 
@@ -144,7 +138,7 @@ int ms_stack_python(pid_t main_tid, int fd, struct ms_buf *out)
         return ms_buf_printf(out, "this worker runs no Python\n");
     if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0)
         return -errno;
-    rc = ask(main_tid, signal_python());
+    rc = ask(main_tid, ms_stack_python_signal());
     if (rc < 0)
         ms_buf_printf(out,
                       "the main thread did not answer a signal within %lld ms: it "

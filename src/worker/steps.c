@@ -5,7 +5,6 @@
 #include "base/proto.h"
 
 #include <errno.h>
-#include <string.h>
 
 struct ms_steps {
     struct ms_server *server;
@@ -65,19 +64,13 @@ static void fail(struct ms_steps *s, Muster__Failure__Kind kind, const char *mes
 static int
 add_answer(Muster__StepsDone *done, uint8_t codec, const uint8_t *body, size_t len)
 {
-    Muster__StepAnswer *a = malloc(sizeof *a);
-    uint8_t *copy = ms_bytes_copy(body, len);
+    Muster__StepAnswer a = MUSTER__STEP_ANSWER__INIT;
 
-    if (!a || !copy) {
-        free(a);
-        free(copy);
-        return -ENOMEM;
-    }
-    muster__step_answer__init(a);
-    a->codec = codec;
-    a->body = (ProtobufCBinaryData){len, copy};
-    done->answers[done->n_answers++] = a; /* there is room for every step's */
-    return 0;
+    a.codec = codec;
+    a.body = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)body};
+    return ms_proto_append(&done->answers, &done->n_answers, ms_proto_copy(&a.base))
+               ? 0
+               : -ENOMEM;
 }
 
 static void
@@ -135,17 +128,11 @@ static void next(struct ms_steps *s)
 
 static Muster__StepsDone *done_create(const Muster__RunSteps *run)
 {
-    Muster__StepsDone empty = MUSTER__STEPS_DONE__INIT, *d;
+    Muster__StepsDone empty = MUSTER__STEPS_DONE__INIT;
 
     empty.uid = run->uid;
     empty.run = run->run;
-    d = (Muster__StepsDone *)ms_proto_copy(&empty.base);
-    if (d)
-        d->answers = calloc(run->n_steps + 1, sizeof(Muster__StepAnswer *));
-    if (d && d->answers)
-        return d;
-    muster__steps_done__free_unpacked(d, NULL);
-    return NULL;
+    return (Muster__StepsDone *)ms_proto_copy(&empty.base);
 }
 
 /* Another run, while one is under way or no memory is left. */

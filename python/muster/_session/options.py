@@ -17,6 +17,22 @@ if TYPE_CHECKING:
 _LOOK = -1  # a number that the head finds out
 
 
+# What describes this machine, and how it is left open.
+_MACHINE = {"num_cpus": None, "num_gpus": None, "num_nodes": None, "nodes": None}
+
+
+def leave_machine_open(asked: dict[str, Any]) -> str:
+    """A script that describes its machine may run where a head was set up for it, by
+    `muster run` or MUSTER_ADDRESS: what that has is taken. Returns what was dropped."""
+    if asked["orchestrator"] or asked["address"]:
+        return ""
+    if not _core.find_head(None, asked["secret_file"])[0]:
+        return ""
+    told = [f"{name}={asked[name]!r}" for name in _MACHINE if asked[name] is not None]
+    asked.update(_MACHINE)
+    return ", ".join(told)
+
+
 def of(asked: dict[str, Any]) -> dict[str, Any]:
     """From the arguments of `init`, by their names. What cannot be is a ValueError."""
     lent = asked["orchestrator"] is not None

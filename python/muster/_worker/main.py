@@ -327,6 +327,12 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def show_crashes() -> None:
+    """A crash (SIGSEGV and its like) leaves the stack of its thread in the worker's log, and
+    so in `WorkerDied`. Of a zygote's workers: before their fork."""
+    faulthandler.enable(file=2, all_threads=False)
+
+
 def _prepare(worker: Worker) -> None:
     """Signals, stacks, and what forked children must not keep."""
     host = worker.host
@@ -394,6 +400,7 @@ def run(
 def main_exec() -> NoReturn:
     """Of a worker that was started as a fresh interpreter."""
     ignore_interrupts()
+    show_crashes()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))

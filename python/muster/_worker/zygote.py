@@ -25,6 +25,17 @@ from muster._worker.exit import leave
 _ALWAYS = ("numpy", "cloudpickle")
 
 
+# What a module imports only when it is used: seconds of each worker's first step.
+_USED_LATER = {"torch": ("torch.distributed", "torch.nn.parallel", "torch._dynamo")}
+
+
+def _import_all(preload: list[str]) -> list[str]:
+    problems = _import(preload, optional=False)
+    for name in preload:
+        _import(_USED_LATER.get(name, ()), optional=True)
+    return problems
+
+
 def _import(names: list[str] | tuple[str, ...], *, optional: bool) -> list[str]:
     """Import modules and say what went wrong with which."""
     problems = []
@@ -74,25 +85,27 @@ def _report(fd: int, problems: list[str]) -> None:
 
 def _settle() -> None:
     """Let children share the memory of what was imported."""
-    from muster._worker.main import ignore_interrupts
+    from muster._worker.main import ignore_interrupts, show_crashes
 
     sys.stdout.flush()
     sys.stderr.flush()
     ignore_interrupts()
+    show_crashes()
     gc.freeze()
     _core.zygote_fill()
 
 
 def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
     if sys_path:
-        sys.path[:] = usable_paths(sys_path)
+        role = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        added = [entry for entry in role if entry not in sys_path]
+        sys.path[:] = usable_paths([*added, *sys_path])
     sys.argv = ["muster-worker"]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     problems = _import(_ALWAYS, optional=True)
     problems += _import(("muster._worker.main",), optional=False)
-    problems += _import(preload, optional=False)
-    return problems
+    return problems + _import_all(preload)
 
 
 def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
@@ -143,7 +156,7 @@ def _serve(fd: int) -> None:
             _, uid, preload = request
             if _fork(fd, uid) == 0:
                 fd = _core.zygote_child(fd)
-                problems = _import(preload, optional=False)
+                problems = _import_all(preload)
                 _settle()
                 _report(fd, problems)
 

@@ -2,8 +2,8 @@
  *
  * Lines are collected and sent together: MS_LOG_BATCH_NS after the first of them, or
  * when there are many. If the head does not read as fast as workers print, lines are
- * dropped and counted; nothing here grows beyond its limits, and no timer runs while
- * nobody prints.
+ * dropped and counted; nothing here grows beyond its limits, and no timer runs while no
+ * worker prints.
  */
 #ifndef MS_AGENT_LOGS_BATCH_H
 #define MS_AGENT_LOGS_BATCH_H

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,12 +50,9 @@ static bool is_ours(const struct ms_log_file *f)
 
 static void rotate(struct ms_log_file *f)
 {
-    MS_CLEANUP(ms_cleanup_free) char *old = NULL;
+    char old[PATH_MAX];
 
-    if (asprintf(&old, "%s.1", f->path) < 0) {
-        old = NULL;
-        return;
-    }
+    snprintf(old, sizeof old, "%s.1", f->path);
     if (is_ours(f) && rename(f->path, old) < 0)
         return;
     ms_fd_close(&f->fd);

@@ -1,5 +1,6 @@
 /* lines.c - cuts what a worker prints into lines, and keeps the last ones */
 #include "agent/logs/lines.h"
+#include "base/cleanup.h"
 
 #include <string.h>
 
@@ -127,11 +128,46 @@ void ms_tail_finish(struct ms_tail *t)
     t->count = t->oldest = 0;
 }
 
+static bool starts_with(const char *text, size_t len, const char *prefix)
+{
+    size_t n = strlen(prefix);
+
+    return len >= n && !memcmp(text, prefix, n);
+}
+
+/* What faulthandler prints when the process crashes: its innermost calls come first. */
+static bool is_crash_line(const char *text, size_t len)
+{
+    static const char *const prefixes[] = {
+        "Current thread 0x", "  File \"", "  ...", "Extension modules: "};
+    bool is_one = len == 0;
+
+    for (size_t i = 0; i < MS_COUNT(prefixes); i++)
+        is_one = is_one || starts_with(text, len, prefixes[i]);
+    return is_one;
+}
+
+/* A crash begins: all but the last few lines before it make room. */
+static void begin_crash(struct ms_tail *t)
+{
+    while (t->count > MS_LAST_BEFORE_CRASH) {
+        t->oldest = (t->oldest + 1) % MS_LAST_LINES;
+        t->count--;
+    }
+    t->is_crash = true;
+}
+
 void ms_tail_add(struct ms_tail *t, const char *text, size_t len)
 {
-    unsigned slot = (t->oldest + t->count) % MS_LAST_LINES;
-    struct ms_buf *line = &t->line[slot];
+    struct ms_buf *line;
 
+    if (starts_with(text, len, "Fatal Python error: "))
+        begin_crash(t);
+    else
+        t->is_crash = t->is_crash && is_crash_line(text, len);
+    if (t->is_crash && t->count == MS_LAST_LINES)
+        return;
+    line = &t->line[(t->oldest + t->count) % MS_LAST_LINES];
     line->len = 0;
     if (len > MS_LAST_LINE_MAX)
         len = cut_at(text, MS_LAST_LINE_MAX);

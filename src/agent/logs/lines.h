@@ -36,11 +36,12 @@ void ms_lines_feed(struct ms_lines *l,
 /* Nothing more will come: give out the unfinished line, if there is one. */
 void ms_lines_end(struct ms_lines *l, ms_line_fn *on_line, void *arg);
 
-/* The last MS_LAST_LINES lines, each cut to MS_LAST_LINE_MAX bytes, kept for reports. All
- * zero is none. */
+/* The last MS_LAST_LINES lines, each cut to MS_LAST_LINE_MAX bytes, kept for reports. Of the
+ * stack that a crashing interpreter prints, the first ones. All zero is none. */
 struct ms_tail {
     struct ms_buf line[MS_LAST_LINES];
     unsigned count, oldest;
+    bool is_crash; /* the last line was part of such a stack */
 };
 
 void ms_tail_finish(struct ms_tail *t);

@@ -146,6 +146,35 @@ static void test_tail_keeps_the_last(void **state)
     ms_tail_finish(&t);
 }
 
+static void add(struct ms_tail *t, const char *text)
+{
+    ms_tail_add(t, text, strlen(text));
+}
+
+/* The innermost calls of a crash come first, and stay. */
+static void test_tail_keeps_the_first_of_a_crash(void **state)
+{
+    struct ms_tail t = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < MS_LAST_LINES; i++)
+        add(&t, i == MS_LAST_LINES - 1 ? "the last line before" : "before");
+    add(&t, "Fatal Python error: Segmentation fault");
+    add(&t, "");
+    add(&t, "Current thread 0x00007f (most recent call first):");
+    add(&t, "  File \"x.py\", line 1 in innermost");
+    for (unsigned i = 0; i < 100; i++)
+        add(&t, "  File \"x.py\", line 2 in outer");
+    assert_string_equal(ms_tail_get(&t, 4), "the last line before");
+    assert_string_equal(ms_tail_get(&t, 5), "Fatal Python error: Segmentation fault");
+    assert_string_equal(ms_tail_get(&t, 8), "  File \"x.py\", line 1 in innermost");
+    assert_non_null(ms_tail_get(&t, MS_LAST_LINES - 1));
+    add(&t, "a child has crashed, not we");
+    assert_string_equal(ms_tail_get(&t, MS_LAST_LINES - 1),
+                        "a child has crashed, not we");
+    ms_tail_finish(&t);
+}
+
 static void test_tail_lines_are_strings_of_bounded_length(void **state)
 {
     struct ms_tail t = {0};
@@ -174,6 +203,7 @@ int main(void)
         LINES_TEST(test_long_line_is_not_cut_inside_a_character),
         LINES_TEST(test_memory_is_given_back),
         cmocka_unit_test(test_tail_keeps_the_last),
+        cmocka_unit_test(test_tail_keeps_the_first_of_a_crash),
         cmocka_unit_test(test_tail_lines_are_strings_of_bounded_length),
     };
 

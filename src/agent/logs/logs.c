@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -45,7 +46,7 @@ struct ms_logs *ms_logs_create(struct ms_loop *loop,
                                void *arg)
 {
     struct ms_logs *logs = calloc(1, sizeof *logs);
-    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
+    char path[PATH_MAX];
 
     if (!logs)
         return NULL;
@@ -53,9 +54,8 @@ struct ms_logs *ms_logs_create(struct ms_loop *loop,
     logs->dir = strdup(dir);
     logs->node = strdup(node);
     logs->read_room = malloc(MS_LOG_READ_MAX);
-    if (asprintf(&path, "%s/merged.log", dir) < 0)
-        path = NULL;
-    if (!logs->dir || !logs->node || !logs->read_room || !path ||
+    snprintf(path, sizeof path, "%s/merged.log", dir);
+    if (!logs->dir || !logs->node || !logs->read_room ||
         ms_log_file_open(&logs->merged, path, MS_LOG_FILE_MAX) < 0 ||
         ms_log_batch_init(&logs->batch, loop, ops, arg) < 0) {
         ms_logs_destroy(logs);
@@ -228,9 +228,8 @@ static int open_streams(struct ms_log *log)
 
 static int open_file(struct ms_log *log)
 {
-    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
     const struct ms_log_source *from = &log->from;
-    char driver[24] = "";
+    char path[PATH_MAX], driver[24] = "";
 
     if (from->driver)
         snprintf(driver, sizeof driver, ".%016" PRIx64, from->driver);
@@ -238,15 +237,15 @@ static int open_file(struct ms_log *log)
     if (asprintf(
             &log->prefix, "%s/%u@%s: ", from->cluster, from->rank, log->logs->node) < 0)
         log->prefix = NULL;
-    if (asprintf(&path,
-                 "%s/%s-%u%s.log",
-                 log->logs->dir,
-                 from->cluster,
-                 from->rank,
-                 driver) < 0)
-        path = NULL;
+    snprintf(path,
+             sizeof path,
+             "%s/%s-%u%s.log",
+             log->logs->dir,
+             from->cluster,
+             from->rank,
+             driver);
     log->from.cluster = log->cluster;
-    return log->cluster && log->prefix && path
+    return log->cluster && log->prefix
                ? ms_log_file_open(&log->file, path, MS_LOG_FILE_MAX)
                : -ENOMEM;
 }

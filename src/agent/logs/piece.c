@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,25 +32,42 @@ static int open_log(const char *path, uint64_t *file, uint64_t *size)
     return MS_TAKE_FD(fd);
 }
 
-/* Where the last `lines` lines begin; no further back than MS_LOG_BACK_MAX. */
-static uint64_t find_lines(int fd, uint64_t size, uint64_t lines)
+int ms_log_find_lines(
+    int fd, uint64_t size, uint64_t back_max, long *lines, uint64_t *start)
 {
-    uint64_t at = size, last = size < MS_LOG_BACK_MAX ? 0 : size - MS_LOG_BACK_MAX;
+    uint64_t at = size, last = size < back_max ? 0 : size - back_max;
     char block[BLOCK];
 
-    if (lines == 0)
-        return size;
     while (at > last) {
         size_t len = at - last < BLOCK ? at - last : BLOCK;
+        ssize_t n = pread(fd, block, len, (off_t)(at -= len));
 
-        at -= len;
-        if (pread(fd, block, len, (off_t)at) != (ssize_t)len)
-            return size;
+        if (n != (ssize_t)len)
+            return n < 0 ? -errno : -EIO;
         for (size_t i = len; i-- > 0;) /* the newline that ends the file begins none */
-            if (block[i] == '\n' && at + i + 1 != size && --lines == 0)
-                return at + i + 1;
+            if (block[i] == '\n' && at + i + 1 != size && --*lines <= 0) {
+                *start = at + i + 1;
+                return 0;
+            }
     }
-    return at;
+    *start = at;
+    if (size > 0)
+        --*lines; /* the first line has no newline before it */
+    return 0;
+}
+
+/* Of a reader who comes for the first time. */
+static uint64_t find_start(int fd, uint64_t size, const Muster__ReadLog *want)
+{
+    long lines = want->lines_max < LONG_MAX ? (long)want->lines_max : LONG_MAX;
+    uint64_t start = 0;
+
+    if (want->all)
+        return 0;
+    return lines == 0 ||
+                   ms_log_find_lines(fd, size, MS_LOG_BACK_MAX, &lines, &start) < 0
+               ? size
+               : start;
 }
 
 static int read_piece(int fd, uint64_t offset, uint64_t size, Muster__LogPiece *out)
@@ -104,7 +122,7 @@ read_log(const char *path, const Muster__ReadLog *want, Muster__LogPiece *out)
             return rc;
         offset = 0;
     } else if (!want->file) {
-        offset = want->all ? 0 : find_lines(fd, size, want->lines_max);
+        offset = find_start(fd, size, want);
     }
     out->file = file;
     return read_piece(fd, offset, size, out);

@@ -167,11 +167,6 @@ int ms_cgroup_create(struct ms_cgroup *c,
     return 0;
 }
 
-int ms_cgroup_open_procs(const struct ms_cgroup *c)
-{
-    return ms_cgdir_open_procs(c->dir);
-}
-
 long long ms_cgroup_kills(const struct ms_cgroup *c)
 {
     return kills_of(c->dir, c->is_v2);

@@ -17,7 +17,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct ms_cgroups {
     char own[MS_CGROUP_PATH_MAX];  /* our own memory group; empty: none */
@@ -51,9 +50,6 @@ int ms_cgroup_create(struct ms_cgroup *c,
                      uint64_t uid,
                      uint64_t memory_limit,
                      struct ms_error *err);
-
-/* A descriptor of its cgroup.procs: a process that writes "0" to it enters. */
-int ms_cgroup_open_procs(const struct ms_cgroup *c);
 
 /* How many of its processes the kernel has killed at the limit. 0 if there is no group.
  */

@@ -32,7 +32,7 @@
  * returns. */
 static pid_t enter(const struct ms_cgroup *c, void (*body)(void))
 {
-    int fd = ms_cgroup_open_procs(c), fds[2];
+    int fd = ms_cgdir_open_procs(c->dir), fds[2];
     pid_t pid;
     char byte;
 

@@ -122,7 +122,7 @@ static int add(Muster__NodeShape *s,
 
 int ms_devices_add(Muster__NodeShape *s,
                    struct ms_found *found,
-                   const struct ms_topology *topology,
+                   struct hwloc_topology *topology,
                    const char *(*visible)(const char *variable),
                    struct ms_error *err)
 {
@@ -154,14 +154,14 @@ const char *ms_devices_own_variable(const char *name)
 int ms_devices_find(Muster__NodeShape *s, struct ms_error *err)
 {
     MS_CLEANUP(ms_found_finish) struct ms_found found = {0};
-    struct ms_topology *topology = NULL;
+    struct hwloc_topology *topology = NULL;
     int rc = ms_devices_look("", &found);
 
     if (rc < 0)
         return ms_error_set(err, rc, "out of memory");
     for (size_t i = 0; i < found.count && !topology; i++)
         if (found.at[i].pci[0])
-            topology = ms_topology_open();
+            topology = ms_topology_open(NULL);
     rc = ms_devices_add(s, &found, topology, ms_devices_own_variable, err);
     ms_topology_close(topology);
     return rc;

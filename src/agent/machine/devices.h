@@ -36,7 +36,7 @@ struct ms_found_device {
 
 struct ms_found {
     struct ms_found_device *at;
-    size_t count, capacity;
+    size_t count;
 };
 
 /* Look below this folder ("": the machine itself); 0 or -ENOMEM. */
@@ -53,7 +53,7 @@ const char *ms_devices_own_variable(const char *name);
  * it is not set). */
 int ms_devices_add(Muster__NodeShape *s,
                    struct ms_found *found,
-                   const struct ms_topology *topology,
+                   struct hwloc_topology *topology,
                    const char *(*visible)(const char *variable),
                    struct ms_error *err);
 

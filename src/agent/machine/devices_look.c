@@ -22,22 +22,16 @@ void ms_found_finish(struct ms_found *f)
 static struct ms_found_device *
 found(struct ms_found *f, const char *vendor, const char *kind)
 {
-    size_t capacity = f->capacity ? 2 * f->capacity : 16;
-    struct ms_found_device *at = f->at;
+    struct ms_found_device *at = realloc(f->at, (f->count + 1) * sizeof *at);
 
-    if (f->count == f->capacity) {
-        at = realloc(f->at, capacity * sizeof *at);
-        if (!at)
-            return NULL;
-        f->at = at;
-        f->capacity = capacity;
-    }
-    at = &f->at[f->count];
+    if (!at)
+        return NULL;
+    f->at = at;
+    at += f->count;
     *at = (struct ms_found_device){.vendor = vendor,
                                    .kind = kind,
-                                   .number = (uint32_t)f->count,
+                                   .number = (uint32_t)f->count++,
                                    .place = {.numa = -1}};
-    f->count++;
     return at;
 }
 
@@ -199,8 +193,9 @@ static uint64_t memory_in(const char *model)
 /* By its bus number, as nvidia-smi counts them too. */
 static int look_nvidia(struct ms_found *f, const char *root)
 {
+    static const char gpus[] = "/proc/driver/nvidia/gpus";
     MS_CLEANUP(names_finish) struct names names, switches;
-    int rc = list(&names, root, "/proc/driver/nvidia/gpus", "", false);
+    int rc = list(&names, root, gpus, "", false);
     char text[TEXT_MAX];
 
     if (rc < 0)
@@ -209,16 +204,14 @@ static int look_nvidia(struct ms_found *f, const char *root)
         rc = -ENOMEM;
     for (size_t i = 0; i < names.count && rc == 0; i++) {
         struct ms_found_device *d = found(f, "nvidia", "gpu");
+        const char *pci = names.at[i]->d_name;
 
         if (!d)
             return -ENOMEM;
         snprintf(d->id, sizeof d->id, "%zu", i);
-        snprintf(d->pci, sizeof d->pci, "%.95s", names.at[i]->d_name);
+        snprintf(d->pci, sizeof d->pci, "%.95s", pci);
         d->links = switches.count ? 1 : 0; /* NVSwitch: each with each */
-        if (!read_file(text,
-                       "%s/proc/driver/nvidia/gpus/%s/information",
-                       root,
-                       names.at[i]->d_name))
+        if (!read_file(text, "%s%s/%s/information", root, gpus, pci))
             continue;
         find_value(text, "Model", d->model);
         find_value(text, "GPU UUID", d->uuid);
@@ -228,17 +221,14 @@ static int look_nvidia(struct ms_found *f, const char *root)
                                        : rc;
 }
 
-static uint64_t kfd_memory(const char *root, const char *node)
+/* `node` is a folder, as below. */
+static uint64_t kfd_memory(const char *node)
 {
     char text[TEXT_MAX];
     uint64_t bytes = 0;
 
     for (int bank = 0; bank < 16; bank++) {
-        if (!read_file(text,
-                       "%s/sys/class/kfd/kfd/topology/nodes/%s/mem_banks/%d/properties",
-                       root,
-                       node,
-                       bank))
+        if (!read_file(text, "%s/mem_banks/%d/properties", node, bank))
             break;
         if (find_number(text, "heap_type") == 1 || find_number(text, "heap_type") == 2)
             bytes += find_number(text, "size_in_bytes");
@@ -247,19 +237,15 @@ static uint64_t kfd_memory(const char *root, const char *node)
 }
 
 /* The least node that it has an xGMI link with, or itself. */
-static uint32_t kfd_group(const char *root, const char *node)
+static uint32_t kfd_group(const char *node)
 {
     enum { XGMI = 11 };
-    unsigned long least = strtoul(node, NULL, 10);
+    unsigned long least = strtoul(strrchr(node, '/') + 1, NULL, 10);
     char text[TEXT_MAX];
     bool has_links = false;
 
     for (int link = 0; link < NODES_MAX; link++) {
-        if (!read_file(text,
-                       "%s/sys/class/kfd/kfd/topology/nodes/%s/io_links/%d/properties",
-                       root,
-                       node,
-                       link))
+        if (!read_file(text, "%s/io_links/%d/properties", node, link))
             break;
         if (find_number(text, "type") != XGMI)
             continue;
@@ -272,19 +258,19 @@ static uint32_t kfd_group(const char *root, const char *node)
 
 static int look_amd(struct ms_found *f, const char *root)
 {
+    static const char nodes[] = "/sys/class/kfd/kfd/topology/nodes";
     MS_CLEANUP(names_finish) struct names names;
-    int rc = list(&names, root, "/sys/class/kfd/kfd/topology/nodes", "", true);
-    char text[TEXT_MAX];
+    int rc = list(&names, root, nodes, "", true);
+    char text[TEXT_MAX], node[PATH_MAX];
     size_t count = 0;
 
     for (size_t i = 0; i < names.count && rc == 0; i++) {
         struct ms_found_device *d;
         uint64_t at;
 
-        if (!read_file(text,
-                       "%s/sys/class/kfd/kfd/topology/nodes/%s/properties",
-                       root,
-                       names.at[i]->d_name) ||
+        snprintf(
+            node, sizeof node, "%.2000s%s/%.255s", root, nodes, names.at[i]->d_name);
+        if (!read_file(text, "%s/properties", node) ||
             find_number(text, "simd_count") == 0)
             continue; /* a CPU */
         d = found(f, "amd", "gpu");
@@ -299,8 +285,8 @@ static int look_amd(struct ms_found *f, const char *root)
                  (unsigned)(at >> 8) & 0xff,
                  (unsigned)(at >> 3) & 0x1f,
                  (unsigned)at & 7);
-        d->memory = kfd_memory(root, names.at[i]->d_name);
-        d->links = kfd_group(root, names.at[i]->d_name);
+        d->memory = kfd_memory(node);
+        d->links = kfd_group(node);
     }
     return rc;
 }

@@ -233,7 +233,7 @@ static const char *visible(const char *variable)
     return strcmp(variable, "CUDA_VISIBLE_DEVICES") == 0 ? cuda : NULL;
 }
 
-static Muster__NodeShape *shape_of(const struct ms_topology *t)
+static Muster__NodeShape *shape_of(struct hwloc_topology *t)
 {
     MS_CLEANUP(ms_found_finish) struct ms_found f = {0};
     Muster__NodeShape *s = ms_shape_create("n");
@@ -246,7 +246,7 @@ static Muster__NodeShape *shape_of(const struct ms_topology *t)
 
 static void test_order_of_the_topology(void **state)
 {
-    struct ms_topology *t = ms_topology_read(machine);
+    struct hwloc_topology *t = ms_topology_open(machine);
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *s = NULL;
 
     (void)state;
@@ -309,7 +309,7 @@ static void test_names_of_described_ones(void **state)
 static void test_this_machine(void **state)
 {
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *s = ms_shape_create("n");
-    struct ms_topology *t = ms_topology_open();
+    struct hwloc_topology *t = ms_topology_open(NULL);
     struct ms_error err = {0};
     struct ms_topology_place place;
 
@@ -320,7 +320,7 @@ static void test_this_machine(void **state)
     assert_false(ms_topology_find(t, "", &place));
     ms_topology_close(t);
     assert_int_equal(ms_devices_find(s, &err), 0);
-    assert_null(ms_topology_read("<nonsense"));
+    assert_null(ms_topology_open("<nonsense"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

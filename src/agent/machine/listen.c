@@ -22,12 +22,6 @@ static bool parse(const char *text, struct sockaddr_storage *out)
     return !strchr(text, '%') && ms_tcp_numeric(text, 0, out, &len) == 0;
 }
 
-static socklen_t size_of(const struct sockaddr_storage *at)
-{
-    return at->ss_family == AF_INET ? sizeof(struct sockaddr_in)
-                                    : sizeof(struct sockaddr_in6);
-}
-
 static bool is_link_local(const struct sockaddr *at)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)at;
@@ -206,7 +200,7 @@ static void set_options(int fd, const struct ms_listen *l)
 int ms_listen_open(const struct ms_listen *l, uint16_t *port, struct ms_error *err)
 {
     struct sockaddr_storage at = l->at;
-    socklen_t len = size_of(&at);
+    socklen_t len = sizeof at;
     MS_CLEANUP(ms_cleanup_fd)
     int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 

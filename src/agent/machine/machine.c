@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 
 enum { STAT_MAX = 8192 };
 
-/* Any group above us may limit us too: walk up while it is below a mount. */
+/* The group above, which may limit us too; false: it is not below a mount. */
 static bool go_up(char dir[MS_CGROUP_PATH_MAX])
 {
     char *slash = strrchr(dir, '/');
@@ -25,6 +24,25 @@ static bool go_up(char dir[MS_CGROUP_PATH_MAX])
         return false;
     *slash = 0;
     return access(dir, R_OK) == 0 && strncmp(dir, "/sys/fs/cgroup", 14) == 0;
+}
+
+/* The least of what our group for this controller and those above it have; UINT64_MAX: no
+ * limit. */
+static uint64_t least_of(const char *controller,
+                         uint64_t (*of)(const char *dir, bool is_v2))
+{
+    uint64_t least = UINT64_MAX;
+    char dir[MS_CGROUP_PATH_MAX];
+    bool is_v2;
+
+    if (ms_cgdir_find_own(controller, dir, &is_v2) < 0)
+        return least;
+    do {
+        uint64_t has = of(dir, is_v2);
+
+        least = has < least ? has : least;
+    } while (go_up(dir));
+    return least;
 }
 
 static unsigned whole_cpus(long long quota, long long period)
@@ -47,18 +65,17 @@ unsigned ms_machine_quota_v1(const char *quota_us, const char *period_us)
     return whole_cpus(strtoll(quota_us, NULL, 10), strtoll(period_us, NULL, 10));
 }
 
-static unsigned quota_of(const char *dir, bool is_v2)
+static uint64_t quota_of(const char *dir, bool is_v2)
 {
     char quota[64], period[64];
+    unsigned cpus = 0;
 
-    if (is_v2)
-        return ms_cgdir_read(dir, "cpu.max", quota, sizeof quota) < 0
-                   ? 0
-                   : ms_machine_quota_v2(quota);
-    if (ms_cgdir_read(dir, "cpu.cfs_quota_us", quota, sizeof quota) < 0 ||
-        ms_cgdir_read(dir, "cpu.cfs_period_us", period, sizeof period) < 0)
-        return 0;
-    return ms_machine_quota_v1(quota, period);
+    if (is_v2 && ms_cgdir_read(dir, "cpu.max", quota, sizeof quota) == 0)
+        cpus = ms_machine_quota_v2(quota);
+    if (!is_v2 && ms_cgdir_read(dir, "cpu.cfs_quota_us", quota, sizeof quota) == 0 &&
+        ms_cgdir_read(dir, "cpu.cfs_period_us", period, sizeof period) == 0)
+        cpus = ms_machine_quota_v1(quota, period);
+    return cpus ? cpus : UINT64_MAX;
 }
 
 static unsigned affinity_cpus(void)
@@ -76,40 +93,33 @@ static unsigned affinity_cpus(void)
 unsigned ms_machine_cpus(void)
 {
     unsigned cpus = affinity_cpus();
-    char dir[MS_CGROUP_PATH_MAX];
-    bool is_v2;
+    uint64_t quota = least_of("cpu", quota_of);
 
-    if (ms_cgdir_find_own("cpu", dir, &is_v2) < 0)
-        return cpus ? cpus : 1;
-    do {
-        unsigned quota = quota_of(dir, is_v2);
-
-        if (quota && quota < cpus)
-            cpus = quota;
-    } while (go_up(dir));
+    if (quota < cpus)
+        cpus = (unsigned)quota;
     return cpus ? cpus : 1;
+}
+
+static uint64_t limit_of(const char *dir, bool is_v2)
+{
+    char text[64];
+    uint64_t limit = 0;
+
+    if (ms_cgdir_read(
+            dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", text, sizeof text) ==
+            0 &&
+        isdigit((unsigned char)text[0]))
+        limit = strtoull(text, NULL, 10);
+    return limit ? limit : UINT64_MAX;
 }
 
 uint64_t ms_machine_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
     uint64_t memory = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
-    char dir[MS_CGROUP_PATH_MAX], text[64];
-    bool is_v2;
+    uint64_t limit = least_of("memory", limit_of);
 
-    if (ms_cgdir_find_own("memory", dir, &is_v2) < 0)
-        return memory;
-    do {
-        const char *name = is_v2 ? "memory.max" : "memory.limit_in_bytes";
-        unsigned long long limit = 0;
-
-        if (ms_cgdir_read(dir, name, text, sizeof text) == 0 &&
-            isdigit((unsigned char)text[0]))
-            limit = strtoull(text, NULL, 10);
-        if (limit && limit < memory)
-            memory = limit;
-    } while (go_up(dir));
-    return memory;
+    return limit < memory ? limit : memory;
 }
 
 uint64_t ms_machine_left(const char *limit,
@@ -150,18 +160,7 @@ static uint64_t left_of(const char *dir, bool is_v2)
 
 uint64_t ms_machine_memory_left(void)
 {
-    uint64_t least = UINT64_MAX;
-    char dir[MS_CGROUP_PATH_MAX];
-    bool is_v2;
-
-    if (ms_cgdir_find_own("memory", dir, &is_v2) < 0)
-        return least;
-    do {
-        uint64_t left = left_of(dir, is_v2);
-
-        least = left < least ? left : least;
-    } while (go_up(dir));
-    return least;
+    return least_of("memory", left_of);
 }
 
 Muster__NodeShape *

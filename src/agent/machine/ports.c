@@ -4,17 +4,8 @@
 #include "io/sock.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-
-struct held {
-    struct ms_list link;
-    int fd;
-    uint16_t port;
-    char host[INET6_ADDRSTRLEN];
-    char owner[];
-};
 
 void ms_ports_init(struct ms_ports *p)
 {
@@ -22,7 +13,7 @@ void ms_ports_init(struct ms_ports *p)
     p->count = 0;
 }
 
-static void drop(struct ms_ports *p, struct held *h)
+static void drop(struct ms_ports *p, struct ms_held_port *h)
 {
     ms_list_remove(&h->link);
     close(h->fd);
@@ -32,7 +23,7 @@ static void drop(struct ms_ports *p, struct held *h)
 
 void ms_ports_finish(struct ms_ports *p)
 {
-    ms_list_each (h, &p->held, struct held, link)
+    ms_list_each (h, &p->held, struct ms_held_port, link)
         drop(p, h);
 }
 
@@ -43,7 +34,7 @@ int ms_ports_hold(struct ms_ports *p,
                   struct ms_error *err)
 {
     size_t len = strlen(owner) + 1;
-    struct held *h;
+    struct ms_held_port *h;
     int fd;
 
     if (p->count >= MS_PORTS_MAX)
@@ -66,20 +57,11 @@ int ms_ports_hold(struct ms_ports *p,
     return 0;
 }
 
-void ms_ports_each(
-    const struct ms_ports *p,
-    void (*fn)(void *arg, const char *owner, const char *host, uint16_t port),
-    void *arg)
-{
-    ms_list_each (h, &p->held, struct held, link)
-        fn(arg, h->owner, h->host, h->port);
-}
-
 unsigned ms_ports_drop(struct ms_ports *p, const char *owner)
 {
     unsigned before = p->count;
 
-    ms_list_each (h, &p->held, struct held, link)
+    ms_list_each (h, &p->held, struct ms_held_port, link)
         if (!strcmp(h->owner, owner))
             drop(p, h);
     return before - p->count;

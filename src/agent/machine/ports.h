@@ -5,7 +5,16 @@
 #include "base/error.h"
 #include "base/list.h"
 
+#include <netinet/in.h>
 #include <stdint.h>
+
+struct ms_held_port {
+    struct ms_list link;
+    int fd;
+    uint16_t port;
+    char host[INET6_ADDRSTRLEN];
+    char owner[];
+};
 
 struct ms_ports {
     struct ms_list held;
@@ -23,12 +32,6 @@ int ms_ports_hold(struct ms_ports *p,
                   const char *owner,
                   uint16_t *port,
                   struct ms_error *err);
-
-/* Each one that is held. */
-void ms_ports_each(
-    const struct ms_ports *p,
-    void (*fn)(void *arg, const char *owner, const char *host, uint16_t port),
-    void *arg);
 
 /* Let go of all that this owner holds; how many that were. */
 unsigned ms_ports_drop(struct ms_ports *p, const char *owner);

@@ -5,10 +5,6 @@
 #include <hwloc.h>
 #include <string.h>
 
-struct ms_topology {
-    hwloc_topology_t tree;
-};
-
 /* PCI devices, the way to them, and what they are near to. */
 static int prepare(hwloc_topology_t t)
 {
@@ -27,39 +23,24 @@ static int prepare(hwloc_topology_t t)
     return 0;
 }
 
-static struct ms_topology *load(const char *xml)
+struct hwloc_topology *ms_topology_open(const char *xml)
 {
-    struct ms_topology *t = calloc(1, sizeof *t);
+    hwloc_topology_t t;
 
-    if (!t || hwloc_topology_init(&t->tree) < 0) {
-        free(t);
+    if (hwloc_topology_init(&t) < 0)
         return NULL;
-    }
-    if (prepare(t->tree) == 0 &&
-        (!xml ||
-         hwloc_topology_set_xmlbuffer(t->tree, xml, (int)strlen(xml) + 1) == 0) &&
-        hwloc_topology_load(t->tree) == 0)
+    if (prepare(t) == 0 &&
+        (!xml || hwloc_topology_set_xmlbuffer(t, xml, (int)strlen(xml) + 1) == 0) &&
+        hwloc_topology_load(t) == 0)
         return t;
     ms_topology_close(t);
     return NULL;
 }
 
-struct ms_topology *ms_topology_open(void)
+void ms_topology_close(struct hwloc_topology *t)
 {
-    return load(NULL);
-}
-
-struct ms_topology *ms_topology_read(const char *xml)
-{
-    return load(xml);
-}
-
-void ms_topology_close(struct ms_topology *t)
-{
-    if (!t)
-        return;
-    hwloc_topology_destroy(t->tree);
-    free(t);
+    if (t)
+        hwloc_topology_destroy(t);
 }
 
 static hwloc_obj_t top_bridge(hwloc_obj_t device)
@@ -72,18 +53,18 @@ static hwloc_obj_t top_bridge(hwloc_obj_t device)
     return root;
 }
 
-bool ms_topology_find(const struct ms_topology *t,
+bool ms_topology_find(struct hwloc_topology *t,
                       const char *pci,
                       struct ms_topology_place *out)
 {
-    hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(t->tree, pci), beside;
+    hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(t, pci), beside;
 
     if (!device)
         return false;
     *out = (struct ms_topology_place){.order = device->logical_index,
                                       .root = top_bridge(device)->logical_index,
                                       .numa = -1};
-    beside = hwloc_get_non_io_ancestor_obj(t->tree, device);
+    beside = hwloc_get_non_io_ancestor_obj(t, device);
     /* one NUMA node: it is near that one; several: near none of them */
     if (beside && beside->nodeset && hwloc_bitmap_weight(beside->nodeset) == 1)
         out->numa = hwloc_bitmap_first(beside->nodeset);

@@ -3,7 +3,7 @@
  * Read by hwloc, which costs some milliseconds: only machines with devices pay. The order
  * is that of the machine's tree, so devices that are near each other are near in it.
  *
- * This is the only header that knows of hwloc.
+ * topology.c alone calls hwloc.
  */
 #ifndef MS_AGENT_MACHINE_TOPOLOGY_H
 #define MS_AGENT_MACHINE_TOPOLOGY_H
@@ -11,13 +11,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct ms_topology;
+struct hwloc_topology;
 
-/* Of this machine; or, for tests and other machines, of hwloc's XML text. NULL: it cannot
- * be read. */
-struct ms_topology *ms_topology_open(void);
-struct ms_topology *ms_topology_read(const char *xml);
-void ms_topology_close(struct ms_topology *t); /* NULL is nothing */
+/* Of this machine (`xml` NULL); or, for tests and other machines, of hwloc's XML text. NULL:
+ * it cannot be read. */
+struct hwloc_topology *ms_topology_open(const char *xml);
+void ms_topology_close(struct hwloc_topology *t); /* NULL is nothing */
 
 struct ms_topology_place {
     uint32_t order; /* among all PCI devices */
@@ -26,7 +25,7 @@ struct ms_topology_place {
 };
 
 /* Of the device at "0000:3b:00.0". False: there is none. */
-bool ms_topology_find(const struct ms_topology *t,
+bool ms_topology_find(struct hwloc_topology *t,
                       const char *pci,
                       struct ms_topology_place *out);
 

@@ -5,26 +5,8 @@
 
 #include <stdarg.h>
 
-static const struct {
-    const char *name; /* a stable word, for --json */
-    void (*run)(struct ms_finding *f);
-} checks[] = {
-    {"python", ms_check_python},
-    {"root", ms_check_root},
-    {"sessions", ms_check_sessions},
-    {"disk", ms_check_disk},
-    {"descriptors", ms_check_descriptors},
-    {"pidfd", ms_check_pidfd},
-    {"memory-limits", ms_check_memory_limits},
-    {"cores", ms_check_cores},
-    {"shm", ms_check_shm},
-    {"devices", ms_check_devices},
-    {"clock", ms_check_clock},
-    {"network", ms_check_network},
-    {"ipv6", ms_check_ipv6},
-    {"tls", ms_check_tls},
-    {"host-id", ms_check_host_id},
-};
+static const struct ms_check *const checks[] = {
+    ms_checks_muster, ms_checks_host, ms_checks_network};
 
 static const struct {
     const char *name, *style;
@@ -34,81 +16,80 @@ static const struct {
     [MS_FINDING_FAIL] = {"fail", MS_STYLE_BAD},
 };
 
-void ms_finding_set(struct ms_finding *f, const char *fmt, ...)
+void ms_finding_set(struct ms_finding *f,
+                    enum ms_finding_level level,
+                    const char *advice,
+                    const char *fmt,
+                    ...)
 {
     va_list ap;
 
+    f->level = level;
+    f->advice = advice;
     va_start(ap, fmt);
     vsnprintf(f->text, sizeof f->text, fmt, ap);
     va_end(ap);
 }
 
-void ms_finding_rate(struct ms_finding *f,
-                     enum ms_finding_level level,
-                     const char *advice)
+static json_t *finding_json(const struct ms_check *check, const struct ms_finding *f)
 {
-    f->level = level;
-    snprintf(f->advice, sizeof f->advice, "%s", advice);
+    return MS_JSON({"check", json_string(check->name)},
+                   {"level", json_string(levels[f->level].name)},
+                   {"text", ms_json_string(f->text)},
+                   {"advice", ms_json_string(f->advice ? f->advice : "")});
 }
 
-static enum ms_exit print_json(const struct ms_finding *found,
-                               const size_t counts[MS_COUNT(levels)])
+static void
+add_rows(struct ms_grid *g, const struct ms_check *check, const struct ms_finding *f)
 {
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < MS_COUNT(checks); i++)
-        json_array_append_new(
-            list,
-            MS_JSON({"check", json_string(checks[i].name)},
-                    {"level", json_string(levels[found[i].level].name)},
-                    {"text", ms_json_string(found[i].text)},
-                    {"advice", ms_json_string(found[i].advice)}));
-    return ms_out_json(
-        MS_JSON({"checks", list},
-                {"ok", json_integer((json_int_t)counts[MS_FINDING_OK])},
-                {"warn", json_integer((json_int_t)counts[MS_FINDING_WARN])},
-                {"fail", json_integer((json_int_t)counts[MS_FINDING_FAIL])}));
+    ms_grid_add(g, levels[f->level].style, "%s", levels[f->level].name);
+    ms_grid_add(g, NULL, "%s", check->name);
+    ms_grid_add(g, NULL, "%s", f->text);
+    if (!f->advice)
+        return;
+    ms_grid_add(g, NULL, "%s", "");
+    ms_grid_add(g, NULL, "%s", "");
+    ms_grid_add(g, levels[f->level].style, "-> %s", f->advice);
 }
 
-static enum ms_exit print_text(const struct ms_finding *found,
-                               const size_t counts[MS_COUNT(levels)])
+/* Takes both. */
+static enum ms_exit
+print(bool json, json_t *list, struct ms_grid *g, const size_t counts[MS_COUNT(levels)])
 {
-    struct ms_grid g;
+    size_t ok = counts[MS_FINDING_OK], warn = counts[MS_FINDING_WARN],
+           fail = counts[MS_FINDING_FAIL];
     enum ms_exit code;
 
-    ms_grid_init(&g, "lll");
-    for (size_t i = 0; i < MS_COUNT(checks); i++) {
-        const struct ms_finding *f = &found[i];
-
-        ms_grid_add(&g, levels[f->level].style, "%s", levels[f->level].name);
-        ms_grid_add(&g, NULL, "%s", checks[i].name);
-        ms_grid_add(&g, NULL, "%s", f->text);
-        if (!f->advice[0])
-            continue;
-        ms_grid_add(&g, NULL, "%s", "");
-        ms_grid_add(&g, NULL, "%s", "");
-        ms_grid_add(&g, levels[f->level].style, "-> %s", f->advice);
+    if (json) {
+        ms_grid_finish(g);
+        return ms_out_json(MS_JSON({"checks", list},
+                                   {"ok", json_integer((json_int_t)ok)},
+                                   {"warn", json_integer((json_int_t)warn)},
+                                   {"fail", json_integer((json_int_t)fail)}));
     }
-    code = ms_out_grid(&g);
-    printf("%zu ok, %zu warn, %zu fail\n",
-           counts[MS_FINDING_OK],
-           counts[MS_FINDING_WARN],
-           counts[MS_FINDING_FAIL]);
+    json_decref(list);
+    code = ms_out_grid(g);
+    printf("%zu ok, %zu warn, %zu fail\n", ok, warn, fail);
     return code;
 }
 
 enum ms_exit ms_cmd_doctor(const struct ms_cli *cli)
 {
-    struct ms_finding found[MS_COUNT(checks)] = {0};
     size_t counts[MS_COUNT(levels)] = {0};
+    json_t *list = json_array();
+    struct ms_grid g;
     enum ms_exit code;
 
-    for (size_t i = 0; i < MS_COUNT(checks); i++) {
-        found[i].python = cli->values[MS_OPT_PYTHON];
-        checks[i].run(&found[i]);
-        counts[found[i].level]++;
-    }
-    code = ms_cli_has(cli, MS_OPT_JSON) ? print_json(found, counts)
-                                        : print_text(found, counts);
+    ms_grid_init(&g, "lll");
+    for (size_t i = 0; i < MS_COUNT(checks); i++)
+        for (const struct ms_check *check = checks[i]; check->name; check++) {
+            struct ms_finding f = {.python = cli->values[MS_OPT_PYTHON]};
+
+            check->run(&f);
+            counts[f.level]++;
+            json_array_append_new(list, finding_json(check, &f));
+            add_rows(&g, check, &f);
+        }
+    code = print(ms_cli_has(cli, MS_OPT_JSON), list, &g, counts);
     return code == MS_EXIT_OK && counts[MS_FINDING_FAIL] ? MS_EXIT_FAILED : code;
 }

@@ -16,36 +16,28 @@ enum ms_finding_level {
 struct ms_finding {
     const char *python; /* the interpreter to check; NULL: the one that is found */
     enum ms_finding_level level;
-    char text[320];   /* what is there */
-    char advice[320]; /* what to do; "": nothing */
+    const char *advice; /* what to do, a static text; NULL: nothing */
+    char text[320];     /* what is there */
 };
 
-/* What is there; all is well with it, unless the other one is called then. */
-void ms_finding_set(struct ms_finding *f, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-void ms_finding_rate(struct ms_finding *f,
-                     enum ms_finding_level level,
-                     const char *advice);
+/* What is there, how bad that is, and what to do (NULL: nothing). */
+void ms_finding_set(struct ms_finding *f,
+                    enum ms_finding_level level,
+                    const char *advice,
+                    const char *fmt,
+                    ...) __attribute__((format(printf, 4, 5)));
+/* All is well with it. */
+#define ms_finding_ok(f, ...) ms_finding_set(f, MS_FINDING_OK, NULL, __VA_ARGS__)
 
-/* muster.c: what is Muster's own. */
-void ms_check_python(struct ms_finding *f);
-void ms_check_root(struct ms_finding *f);
-void ms_check_sessions(struct ms_finding *f);
-void ms_check_disk(struct ms_finding *f);
+struct ms_check {
+    const char *name; /* a stable word, for --json */
+    void (*run)(struct ms_finding *f);
+};
 
-/* host.c: what the machine gives. */
-void ms_check_pidfd(struct ms_finding *f);
-void ms_check_descriptors(struct ms_finding *f);
-void ms_check_shm(struct ms_finding *f);
-void ms_check_clock(struct ms_finding *f);
-void ms_check_devices(struct ms_finding *f);
-void ms_check_cores(struct ms_finding *f);
-void ms_check_memory_limits(struct ms_finding *f);
-
-/* network.c: what lies between machines. */
-void ms_check_network(struct ms_finding *f);
-void ms_check_ipv6(struct ms_finding *f);
-void ms_check_tls(struct ms_finding *f);
-void ms_check_host_id(struct ms_finding *f);
+/* Each ends with one without a name. */
+extern const struct ms_check ms_checks_muster[]; /* muster.c: what is Muster's own */
+extern const struct ms_check ms_checks_host[];   /* host.c: what the machine gives */
+extern const struct ms_check
+    ms_checks_network[]; /* network.c: what lies between machines */
 
 #endif

@@ -1,5 +1,4 @@
 /* muster.c - doctor: sessions, disk and Python */
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
@@ -8,12 +7,11 @@
 #include "resource/amount.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 
 #define DISK_GOOD ((uint64_t)1 << 30)
@@ -23,23 +21,23 @@
 
 /* ---- sessions -------------------------------------------------------------------- */
 
-void ms_check_root(struct ms_finding *f)
+static void check_root(struct ms_finding *f)
 {
     char path[MS_SESSION_DIR_MAX];
     struct ms_error err = {0};
 
-    if (ms_session_root(path, &err) == 0) {
-        ms_finding_set(f, "sessions are in %s, which is ours alone", path);
-        return;
-    }
-    ms_finding_set(f, "%s", err.text);
-    ms_finding_rate(f,
-                    MS_FINDING_FAIL,
-                    "set MUSTER_HOME to a short path of a folder of yours (mode 0700), "
-                    "or remove what is in the way");
+    if (ms_session_root(path, &err) == 0)
+        ms_finding_ok(f, "sessions are in %s, which is ours alone", path);
+    else
+        ms_finding_set(f,
+                       MS_FINDING_FAIL,
+                       "set MUSTER_HOME to a short path of a folder of yours (mode "
+                       "0700), or remove what is in the way",
+                       "%s",
+                       err.text);
 }
 
-void ms_check_sessions(struct ms_finding *f)
+static void check_sessions(struct ms_finding *f)
 {
     MS_CLEANUP(ms_cleanup_free) struct ms_session *all = NULL;
     size_t alive = 0, ended = 0, stale = 0;
@@ -56,38 +54,41 @@ void ms_check_sessions(struct ms_finding *f)
         else
             ended++;
     }
-    ms_finding_set(f,
-                   "%zu running, %zu ended with logs kept, %zu left behind",
-                   alive,
-                   ended,
-                   stale);
-    if (stale)
-        ms_finding_rate(
-            f, MS_FINDING_WARN, "the next muster.init() removes what they left");
-    if (count < 0) {
-        ms_finding_set(f, "cannot be listed: %s", strerror(-count));
-        ms_finding_rate(f, MS_FINDING_FAIL, "");
-    }
+    if (count < 0)
+        ms_finding_set(
+            f, MS_FINDING_FAIL, NULL, "cannot be listed: %s", strerror(-count));
+    else
+        ms_finding_set(f,
+                       stale ? MS_FINDING_WARN : MS_FINDING_OK,
+                       stale ? "the next muster.init() removes what they left" : NULL,
+                       "%zu running, %zu ended with logs kept, %zu left behind",
+                       alive,
+                       ended,
+                       stale);
 }
 
-void ms_check_disk(struct ms_finding *f)
+static void check_disk(struct ms_finding *f)
 {
+    static const char room[] = "make room, or set MUSTER_HOME to another disk; workers "
+                               "go on when it is full, their lines are lost";
     char path[MS_SESSION_DIR_MAX];
     struct statvfs fs;
     uint64_t bytes;
 
     if (ms_session_root(path, NULL) < 0 || statvfs(path, &fs) < 0) {
-        ms_finding_set(f, "the folder of the logs cannot be used");
-        ms_finding_rate(f, MS_FINDING_FAIL, "");
+        ms_finding_set(
+            f, MS_FINDING_FAIL, NULL, "the folder of the logs cannot be used");
         return;
     }
     bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    ms_finding_set(f, "%s free for logs in %s", ms_amount_bytes(bytes).text, path);
-    if (bytes < DISK_GOOD)
-        ms_finding_rate(f,
-                        bytes < DISK_MIN ? MS_FINDING_FAIL : MS_FINDING_WARN,
-                        "make room, or set MUSTER_HOME to another disk; workers go on "
-                        "when it is full, their lines are lost");
+    ms_finding_set(f,
+                   bytes < DISK_MIN    ? MS_FINDING_FAIL
+                   : bytes < DISK_GOOD ? MS_FINDING_WARN
+                                       : MS_FINDING_OK,
+                   bytes < DISK_GOOD ? room : NULL,
+                   "%s free for logs in %s",
+                   ms_amount_bytes(bytes).text,
+                   path);
 }
 
 /* ---- Python ---------------------------------------------------------------------- */
@@ -127,24 +128,6 @@ static bool find_python(char out[PATH_MAX])
     return false;
 }
 
-/* Read until the other side closes, the buffer is full, or time is up. */
-static void read_all(int fd, int64_t deadline_ns, char *out, size_t room)
-{
-    size_t len = 0;
-    ssize_t n = 1;
-
-    while (n > 0 && len + 1 < room) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int64_t left = deadline_ns - ms_now_ns();
-
-        if (left <= 0 || poll(&p, 1, (int)(left / MS_NS_PER_MS) + 1) <= 0)
-            break;
-        n = read(fd, out + len, room - 1 - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
-    out[len] = 0;
-}
-
 /* Run it with our environment; its output and how it ended. */
 static int run_python(const char *python,
                       char *out,
@@ -153,32 +136,30 @@ static int run_python(const char *python,
                       struct ms_error *err)
 {
     const char *argv[] = {python, "-c", program, NULL};
-    int64_t deadline_ns = ms_now_ns() + PYTHON_NS;
+    MS_CLEANUP(ms_cleanup_fd) int fd = memfd_create("muster-doctor", MFD_CLOEXEC);
     struct ms_process p = {.pidfd = -1};
-    int fds[2], rc;
+    ssize_t n;
+    int rc;
 
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return ms_error_sys(err, -errno, "cannot make a pipe");
-    rc = ms_spawn(
-        &(struct ms_spawn){.path = python,
-                           .argv = argv,
-                           .env = (const char *const *)environ,
-                           .fds = (struct ms_spawn_fd[]){{fds[1], 1}, {fds[1], 2}},
-                           .fd_count = 2},
-        &p,
-        err);
-    close(fds[1]);
-    if (rc == 0) {
-        read_all(fds[0], deadline_ns, out, room);
-        rc = ms_process_wait(p.pidfd, deadline_ns, end);
-    }
+    if (fd < 0)
+        return ms_error_sys(err, -errno, "cannot make a file in memory");
+    rc = ms_spawn(&(struct ms_spawn){.path = python,
+                                     .argv = argv,
+                                     .env = (const char *const *)environ,
+                                     .fds = (struct ms_spawn_fd[]){{fd, 1}, {fd, 2}},
+                                     .fd_count = 2},
+                  &p,
+                  err);
+    if (rc == 0)
+        rc = ms_process_wait(p.pidfd, ms_now_ns() + PYTHON_NS, end);
     if (rc == -ETIMEDOUT) {
         ms_process_signal(p.pidfd, SIGKILL);
         ms_process_wait(p.pidfd, MS_NEVER, end);
         ms_error_set(err, rc, "%s does not end", python);
     }
-    close(fds[0]);
     ms_fd_close(&p.pidfd);
+    n = pread(fd, out, room - 1, 0);
+    out[n > 0 ? n : 0] = 0;
     return rc;
 }
 
@@ -203,51 +184,57 @@ static void judge_python(char *out, struct ms_finding *f)
         muster = strchr(path, '\n');
     }
     if (!muster) {
-        ms_finding_set(f, "said only '%s'", last_line(out));
-        ms_finding_rate(f, MS_FINDING_FAIL, "");
+        ms_finding_set(f, MS_FINDING_FAIL, NULL, "said only '%s'", last_line(out));
         return;
     }
     *muster++ = 0;
     muster[strcspn(muster, "\n")] = 0;
-    ms_finding_set(f,
-                   "Python %s (%s) imports muster%s%s",
-                   version,
-                   path,
-                   muster[0] ? " " : "",
-                   muster);
     if (!muster[0] || strcmp(muster, MS_VERSION) == 0)
-        return;
-    ms_finding_set(f,
-                   "Python %s (%s) imports muster %s, this program is %s",
-                   version,
-                   path,
-                   muster,
-                   MS_VERSION);
-    ms_finding_rate(
-        f, MS_FINDING_WARN, "use the `muster` that was installed with the package");
+        ms_finding_ok(f,
+                      "Python %s (%s) imports muster%s%s",
+                      version,
+                      path,
+                      muster[0] ? " " : "",
+                      muster);
+    else
+        ms_finding_set(f,
+                       MS_FINDING_WARN,
+                       "use the `muster` that was installed with the package",
+                       "Python %s (%s) imports muster %s, this program is %s",
+                       version,
+                       path,
+                       muster,
+                       MS_VERSION);
 }
 
-void ms_check_python(struct ms_finding *f)
+static void check_python(struct ms_finding *f)
 {
     char found[PATH_MAX], out[4096] = "";
     const char *python = f->python ? f->python : find_python(found) ? found : NULL;
     struct ms_process_end end = {0};
     struct ms_error err = {0};
 
-    if (!python) {
-        ms_finding_set(f, "there is no python3");
-        ms_finding_rate(f, MS_FINDING_FAIL, "install Python 3.11 or newer");
-    } else if (run_python(python, out, sizeof out, &end, &err) < 0) {
-        ms_finding_set(f, "%s", err.text);
-        ms_finding_rate(f, MS_FINDING_FAIL, "name one with --python");
-    } else if (!end.known || end.signaled || end.code != 0) {
-        ms_finding_set(f, "%s: %s", python, last_line(out));
-        ms_finding_rate(
+    if (!python)
+        ms_finding_set(
+            f, MS_FINDING_FAIL, "install Python 3.11 or newer", "there is no python3");
+    else if (run_python(python, out, sizeof out, &end, &err) < 0)
+        ms_finding_set(f, MS_FINDING_FAIL, "name one with --python", "%s", err.text);
+    else if (!end.known || end.signaled || end.code != 0)
+        ms_finding_set(
             f,
             MS_FINDING_FAIL,
-            "`pip install muster-rl` into that Python, or name another with "
-            "--python");
-    } else {
+            "`pip install muster-rl` into that Python, or name another with --python",
+            "%s: %s",
+            python,
+            last_line(out));
+    else
         judge_python(out, f);
-    }
 }
+
+const struct ms_check ms_checks_muster[] = {
+    {"python", check_python},
+    {"root", check_root},
+    {"sessions", check_sessions},
+    {"disk", check_disk},
+    {0},
+};

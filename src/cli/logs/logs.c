@@ -1,27 +1,166 @@
 /* logs.c - `muster logs`: what workers have printed */
 #include "base/cleanup.h"
-#include "cli/args.h"
 #include "cli/logs/remote.h"
 #include "cli/logs/view.h"
-#include "cli/logs/watch.h"
 #include "cli/out.h"
 #include "cli/target.h"
 #include "io/proc.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
 
-enum { LINES_MAX = 1000000000 };
+/* ---- waiting for more ------------------------------------------------------------ */
+
+/* Event-driven: inotify on the logs folder, and a thread that waits for the session's lock,
+ * which the kernel gives it when the last holder is gone, however it went. */
+struct watch {
+    int inotify;
+    int ended; /* readable when the session has ended */
+};
+
+enum watch_event {
+    WRITTEN, /* a file has grown */
+    NEW,     /* there may be new files as well */
+    ENDED    /* nothing more will be written */
+};
+
+static void watch_close(struct watch *f)
+{
+    ms_fd_close(&f->inotify);
+    ms_fd_close(&f->ended);
+}
+
+struct waiter {
+    int lock, ended; /* ours: its own descriptors */
+};
+
+static void *wait_for_lock(void *arg)
+{
+    struct waiter *w = arg;
+    uint64_t one = 1;
+
+    while (flock(w->lock, LOCK_SH) < 0 && errno == EINTR)
+        ;
+    close(w->lock);
+    while (write(w->ended, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    close(w->ended);
+    free(w);
+    return NULL;
+}
+
+/* The thread is never joined: it ends with the session or with us. Takes `lock` on
+ * success. */
+static int start_waiter(int lock, int ended)
+{
+    struct waiter *w = malloc(sizeof *w);
+    pthread_t thread = 0;
+    int rc;
+
+    if (!w)
+        return -ENOMEM;
+    *w = (struct waiter){.lock = lock, .ended = fcntl(ended, F_DUPFD_CLOEXEC, 0)};
+    rc = w->ended < 0 ? errno : pthread_create(&thread, NULL, wait_for_lock, w);
+    if (rc != 0) {
+        ms_fd_close(&w->ended);
+        free(w);
+        return -rc;
+    }
+    pthread_detach(thread);
+    return 0;
+}
+
+static int watch_end(struct watch *f, const struct ms_session *session)
+{
+    char path[MS_SESSION_DIR_MAX + sizeof "/lock"];
+    MS_CLEANUP(ms_cleanup_fd) int lock = -1;
+    uint64_t one = 1;
+    int rc;
+
+    snprintf(path, sizeof path, "%s/lock", session->dir);
+    lock = open(path, O_RDONLY | O_CLOEXEC);
+    if (lock < 0 && errno != ENOENT)
+        return -errno;
+    if (lock < 0) /* the lock goes last: it has ended */
+        return write(f->ended, &one, sizeof one) < 0 ? -errno : 0;
+    rc = start_waiter(lock, f->ended);
+    if (rc == 0)
+        (void)MS_TAKE_FD(lock);
+    return rc;
+}
+
+/* `logs` is the path of the folder. A session that has ended already is fine: the first wait
+ * says so. 0 or a negative errno. */
+static int watch_open(struct watch *f,
+                      const struct ms_session *session,
+                      const char *logs,
+                      struct ms_error *err)
+{
+    int rc = 0;
+
+    f->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    f->ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (f->inotify < 0 || f->ended < 0 ||
+        inotify_add_watch(f->inotify, logs, IN_MODIFY | IN_CREATE | IN_MOVED_TO) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = watch_end(f, session);
+    if (rc == 0)
+        return 0;
+    watch_close(f);
+    return ms_error_sys(err, rc, "cannot follow '%s'", logs);
+}
+
+/* Take all events that are there. */
+static int drain(int inotify)
+{
+    _Alignas(struct inotify_event) char events[16 << 10];
+    int found = WRITTEN;
+    ssize_t n;
+
+    while ((n = read(inotify, events, sizeof events)) > 0)
+        for (char *p = events; p < events + n;) {
+            const struct inotify_event *e = (const void *)p;
+
+            if (e->mask & ~(uint32_t)IN_MODIFY) /* also: events were lost */
+                found = NEW;
+            p += sizeof *e + e->len;
+        }
+    return n < 0 && errno != EAGAIN && errno != EINTR ? -errno : found;
+}
+
+/* Several things that have happened are one event, the greatest. A negative errno on failure. */
+static int watch_wait(struct watch *f)
+{
+    struct pollfd fds[] = {{.fd = f->inotify, .events = POLLIN},
+                           {.fd = f->ended, .events = POLLIN}};
+    int rc;
+
+    do
+        rc = poll(fds, MS_COUNT(fds), -1);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        return -errno;
+    if (fds[1].revents)
+        return ENDED;
+    return drain(f->inotify);
+}
+
+/* ---- the command ----------------------------------------------------------------- */
 
 static enum ms_exit parse(const struct ms_cli *cli, struct ms_logview *v)
 {
-    struct ms_error err = {0};
     enum ms_exit code = MS_EXIT_OK;
 
-    *v = (struct ms_logview){
-        .dir = -1, .lines_max = -1, .json = ms_cli_has(cli, MS_OPT_JSON)};
-    if (ms_args_number(cli, MS_OPT_LINES, 0, LINES_MAX, &v->lines_max, &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
+    *v = (struct ms_logview){.dir = -1,
+                             .lines_max = ms_cli_number(cli, MS_OPT_LINES, -1),
+                             .json = ms_cli_has(cli, MS_OPT_JSON)};
     if (ms_cli_has(cli, MS_OPT_AGENT) && cli->operand_count)
         return ms_out_fail(
             cli, MS_EXIT_USAGE, "--agent or '%s', not both", cli->operands[0]);
@@ -74,17 +213,17 @@ print_first(const struct ms_cli *cli, struct ms_logview *v, const struct ms_sess
 }
 
 static enum ms_exit
-follow(const struct ms_cli *cli, struct ms_logview *v, struct ms_logwatch *f)
+follow(const struct ms_cli *cli, struct ms_logview *v, struct watch *f)
 {
-    int rc = 0, event = MS_LOGWATCH_WRITTEN;
+    int rc = 0, event = WRITTEN;
 
     v->lines_max = -1; /* of what is new, everything */
-    while (rc >= 0 && event != MS_LOGWATCH_ENDED) {
+    while (rc >= 0 && event != ENDED) {
         fflush(stdout);
         if (ferror(stdout))
             return MS_EXIT_FAILED;
-        event = rc = ms_logwatch_wait(f);
-        if (event >= MS_LOGWATCH_NEW)
+        event = rc = watch_wait(f);
+        if (event >= NEW)
             rc = ms_logview_scan(v);
         if (rc >= 0)
             rc = ms_logview_print(v);
@@ -99,7 +238,7 @@ show(const struct ms_cli *cli, struct ms_logview *v, const struct ms_session *s)
 {
     bool following = ms_cli_has(cli, MS_OPT_FOLLOW);
     char path[MS_SESSION_DIR_MAX + sizeof "/logs"];
-    struct ms_logwatch f = {-1, -1};
+    struct watch f = {-1, -1};
     struct ms_error err = {0};
     enum ms_exit code;
     int rc;
@@ -112,14 +251,14 @@ show(const struct ms_cli *cli, struct ms_logview *v, const struct ms_session *s)
         return ms_out_fail(
             cli, MS_EXIT_FAILED, "cannot open '%s': %s", path, strerror(-rc));
     /* watch first: what is written while we read is an event then */
-    if (following && ms_logwatch_open(&f, s, path, &err) < 0)
+    if (following && watch_open(&f, s, path, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
     code = print_first(cli, v, s);
     if (!code && following)
         code = follow(cli, v, &f);
     if (!code)
         ms_logview_end(v);
-    ms_logwatch_close(&f);
+    watch_close(&f);
     return code;
 }
 

@@ -6,13 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-static void finish(struct ms_remote_logs *f)
-{
-    for (size_t i = 0; i < f->count; i++)
-        ms_buf_finish(&f->at[i].log.part);
-    free(f->at);
-}
-
 /* ---- which ----------------------------------------------------------------------- */
 
 static struct ms_remote_log *find(const struct ms_remote_logs *f,
@@ -186,9 +179,11 @@ enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logv
         code = failed && failed == f.count ? MS_EXIT_UNREACHABLE : MS_EXIT_OK;
         if (!code && following)
             code = ms_remote_logs_follow(&f);
-        for (size_t i = 0; i < f.count; i++)
-            ms_log_print_rest(v, &f.at[i].log);
     }
-    finish(&f);
+    for (size_t i = 0; i < f.count; i++) {
+        ms_log_print_rest(v, &f.at[i].log);
+        ms_buf_finish(&f.at[i].log.part);
+    }
+    free(f.at);
     return code;
 }

@@ -13,7 +13,6 @@
 #ifndef MS_CLI_LOGS_REMOTE_H
 #define MS_CLI_LOGS_REMOTE_H
 
-#include "base/buf.h"
 #include "cli/logs/view.h"
 #include "cli/target.h"
 
@@ -53,7 +52,7 @@ void ms_remote_log_want(const struct ms_remote_logs *f,
                         Muster__ReadLog *want);
 /* The next question goes on behind this piece. */
 void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece);
-/* remote_follow.c: until nobody reads any more, or the head is gone. */
-enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *f);
+/* remote_follow.c: until the reader of stdout or the head is gone. */
+enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *logs);
 
 #endif

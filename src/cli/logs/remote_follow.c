@@ -33,7 +33,7 @@ struct follow {
     struct ms_peer *peer;
     struct ms_inbox *inbox;
     struct ms_watch answers, reader;
-    int reader_fd; /* an epoll that has an event when nobody reads our output any more */
+    int reader_fd; /* an epoll that has an event when the reader of stdout has gone */
     struct ms_timer print;
     struct ms_reorder pieces;
     struct ms_call *status;
@@ -223,7 +223,7 @@ static void take_piece(struct follow *f, size_t i, const struct ms_outcome *o)
         return;
     ms_remote_log_move(l, m);
     if (m->data.len || l->is_listed)
-        ask_log(f, i); /* else nobody writes there any more */
+        ask_log(f, i); /* else no process writes there any more */
     if (m->data.len)
         add_piece(f, i, m);
     else
@@ -332,54 +332,48 @@ static void follow_close(struct follow *f)
     ms_loop_destroy(f->loop);
 }
 
-/* Until it is lost (*is_lost), or there is no need any more. */
-static enum ms_exit follow_once(struct ms_remote_logs *logs,
-                                enum ms_tls_mode tls,
-                                bool *had_answer,
-                                bool *is_lost)
+/* Until it is lost, or there is no need any more. */
+static enum ms_exit follow_once(struct follow *f, enum ms_tls_mode tls)
 {
-    struct follow f = {.logs = logs, .reader_fd = -1};
     struct ms_error err = {0};
     enum ms_exit code;
 
-    ms_reorder_init(&f.pieces, MERGE_NS);
-    if (follow_open(&f, tls, &err) < 0) {
-        code = ms_out_fail(logs->target->cli, MS_EXIT_FAILED, "%s", err.text);
+    ms_reorder_init(&f->pieces, MERGE_NS);
+    if (follow_open(f, tls, &err) < 0) {
+        f->code = ms_out_fail(f->logs->target->cli, MS_EXIT_FAILED, "%s", err.text);
     } else {
-        ask_status(&f);
-        ask_logs(&f);
-        ms_loop_run(f.loop);
-        code = f.code;
+        ask_status(f);
+        ask_logs(f);
+        ms_loop_run(f->loop);
     }
-    *had_answer = f.had_answer;
-    *is_lost = f.is_lost;
-    follow_close(&f);
+    code = f->code; /* what cannot be printed at the end does not matter */
+    follow_close(f);
     return code;
 }
 
 /* A connection that was lost is made again if the head still answers; one that never
  * worked is tried with TLS, which it may want here too. */
-enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *f)
+enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *logs)
 {
     enum ms_tls_mode tls = MS_TLS_AUTO;
     unsigned tries = 0;
-    bool had_answer, is_lost = true;
     enum ms_exit code = MS_EXIT_OK;
 
-    f->following = true;
-    while (!code && is_lost && tries < TRIES_MAX) {
-        code = follow_once(f, tls, &had_answer, &is_lost);
-        if (code || !is_lost)
-            break;
-        tries = had_answer ? 0 : tries + 1;
-        if (!had_answer)
+    logs->following = true;
+    while (!code && tries < TRIES_MAX) {
+        struct follow f = {.logs = logs, .reader_fd = -1};
+
+        code = follow_once(&f, tls);
+        if (code || !f.is_lost)
+            return code;
+        tries = f.had_answer ? 0 : tries + 1;
+        if (!f.had_answer)
             tls = tls == MS_TLS_AUTO ? MS_TLS_ON : MS_TLS_AUTO;
-        code = ms_remote_logs_look(f);
+        code = ms_remote_logs_look(logs);
     }
-    if (!code && is_lost)
-        code = ms_out_fail(f->target->cli,
-                           MS_EXIT_UNREACHABLE,
-                           "%s does not answer any more",
-                           f->target->who);
-    return code;
+    return code ? code
+                : ms_out_fail(logs->target->cli,
+                              MS_EXIT_UNREACHABLE,
+                              "%s does not answer any more",
+                              logs->target->who);
 }

@@ -1,5 +1,6 @@
 /* tail.c - a log file from its last lines on, through renames */
 #include "cli/logs/tail.h"
+#include "agent/logs/piece.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -28,46 +29,17 @@ void ms_tailfile_close(struct ms_tailfile *t)
     ms_fd_close(&t->fd);
 }
 
-static ssize_t read_at(int fd, char *data, size_t len, off_t at)
-{
-    ssize_t n;
-
-    do
-        n = pread(fd, data, len, at);
-    while (n < 0 && errno == EINTR);
-    return n < 0 ? -errno : n;
-}
-
-/* Where the last *lines lines begin; *lines becomes what is still missing. A newline at
- * the very end ends the last line and begins none. */
+/* Where the last *lines lines of a file begin; *lines becomes what is still missing. */
 static int find_start(int fd, long *lines, off_t *start)
 {
-    char block[BLOCK];
     struct stat st;
-    off_t end;
+    uint64_t at = 0;
+    int rc = fstat(fd, &st) < 0
+                 ? -errno
+                 : ms_log_find_lines(fd, (uint64_t)st.st_size, UINT64_MAX, lines, &at);
 
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    for (end = st.st_size; end > 0 && *lines >= 0;) {
-        size_t len = end < BLOCK ? (size_t)end : BLOCK;
-        ssize_t n = read_at(fd, block, len, end - (off_t)len);
-
-        if (n != (ssize_t)len)
-            return n < 0 ? (int)n : -EIO;
-        for (size_t i = len; i > 0; i--) {
-            if (block[i - 1] != '\n' || end - (off_t)(len - i) == st.st_size)
-                continue;
-            if (--*lines <= 0) {
-                *start = end - (off_t)(len - i);
-                return 0;
-            }
-        }
-        end -= (off_t)len;
-    }
-    *start = 0;
-    if (st.st_size > 0)
-        --*lines; /* the first line has no newline before it */
-    return 0;
+    *start = (off_t)at;
+    return rc;
 }
 
 static int read_on(int fd,
@@ -78,14 +50,14 @@ static int read_on(int fd,
     char block[BLOCK];
     ssize_t n;
 
-    while ((n = read_at(fd, block, sizeof block, *at)) > 0) {
+    while ((n = pread(fd, block, sizeof block, *at)) > 0) {
         int rc = on_data(arg, block, (size_t)n);
 
         if (rc < 0)
             return rc;
         *at += n;
     }
-    return (int)n;
+    return n < 0 ? -errno : 0;
 }
 
 /* The first read: "<name>.1" if lines are wanted from it, and where this one begins. */

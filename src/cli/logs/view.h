@@ -11,7 +11,6 @@
 #define MS_CLI_LOGS_VIEW_H
 
 #include "base/buf.h"
-#include "base/error.h"
 #include "cli/selector.h"
 
 #include <stdbool.h>

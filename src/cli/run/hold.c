@@ -114,16 +114,11 @@ static void end_left(struct hold *h)
 
 static int set_up(struct hold *h, pid_t parent)
 {
-    static const int watched[] = {SIGCHLD, SIGTERM, SIGUSR1, SIGINT, SIGHUP};
-    sigset_t set;
+    static const int watched[] = {SIGCHLD, SIGTERM, SIGUSR1, SIGINT, SIGHUP, 0};
 
-    sigemptyset(&set);
-    for (size_t i = 0; i < MS_COUNT(watched); i++)
-        sigaddset(&set, watched[i]);
-    sigprocmask(SIG_BLOCK, &set, &h->before);
+    h->signal_fd = ms_signals_open(watched, &h->before);
     ms_proc_set_name("muster-hold");
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    h->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     h->parent_fd = ms_process_open(parent);
     return h->signal_fd < 0 || h->parent_fd < 0 || getppid() != parent ? -1 : 0;
 }

@@ -1,8 +1,8 @@
 /* job.h - a job while it runs: head, machines, driver
  *
- * job.c      the whole: signals, the head, the end
- * reserve.c  its machines, by requests to the head, which owns the orchestrator
- * driver.c   its driver
+ * job.c     the whole: signals, the head, its machines (by requests to the head, which owns
+ *           the orchestrator), the end
+ * driver.c  its driver
  *
  * All of it runs on one loop; events of the head's thread are posted there.
  */
@@ -40,14 +40,8 @@ struct ms_job_run {
 /* It has failed: this is said, and it is the exit code. */
 void ms_job_run_fail(struct ms_job_run *j, const char *what);
 
-/* ---- reserve.c --------------------------------------------------------------------- */
-
-/* Ask for the machines; then ms_job_run_drive, or the end. */
-int ms_job_run_reserve(struct ms_job_run *j, struct ms_error *err);
-/* Give them back, or what is being reserved; then the loop stops. */
+/* Give the machines back, or what is being reserved; then the loop stops. */
 void ms_job_run_release(struct ms_job_run *j);
-/* Of the head's lender, on its thread. */
-void ms_job_run_on_piece(void *arg, const char *key, const struct ms_lent_piece *p);
 
 /* ---- driver.c ------------------------------------------------------------------ */
 

@@ -3,25 +3,17 @@
 
 #include "base/clock.h"
 #include "cli/out.h"
+#include "io/proc.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/signalfd.h>
 
 int ms_run_signals(int *fd)
 {
-    sigset_t ends;
-
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
-    *fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
-    return *fd < 0 ? -errno : 0;
+    *fd = ms_signals_open((const int[]){SIGINT, SIGTERM, SIGHUP, 0}, NULL);
+    return *fd < 0 ? *fd : 0;
 }
 
 void ms_run_mark(const struct ms_run_spec *r)

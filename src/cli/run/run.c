@@ -2,7 +2,6 @@
 #include "cli/run/run.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/args.h"
 #include "cli/out.h"
 
 #include <errno.h>
@@ -56,18 +55,18 @@ static enum ms_exit run_on(struct ms_run_spec *r)
 /* By the command line, else by the file. */
 static int find_timeout(struct ms_run_spec *r, struct ms_error *err)
 {
-    long seconds = r->job->timeout_s ? (long)r->job->timeout_s : TIMEOUT_S;
-    int rc = ms_args_number(r->cli, MS_OPT_TIMEOUT, 1, TIMEOUT_MAX_S, &seconds, err);
+    int64_t by_file = r->job->timeout_s ? (int64_t)r->job->timeout_s : TIMEOUT_S;
+    int64_t seconds = ms_cli_number(r->cli, MS_OPT_TIMEOUT, by_file);
 
-    if (rc == 0 && seconds > TIMEOUT_MAX_S)
-        rc = ms_error_set(err,
-                          -EINVAL,
-                          "%s: 'timeout' is %ld s; up to %d s are possible",
-                          r->cli->operands[0],
-                          seconds,
-                          TIMEOUT_MAX_S);
     r->timeout_ns = seconds * MS_NS_PER_S;
-    return rc;
+    if (seconds <= TIMEOUT_MAX_S)
+        return 0;
+    return ms_error_set(err,
+                        -EINVAL,
+                        "%s: 'timeout' is %lld s; up to %d s are possible",
+                        r->cli->operands[0],
+                        (long long)seconds,
+                        TIMEOUT_MAX_S);
 }
 
 static enum ms_exit run(struct ms_run_spec *r, struct ms_whole_nodes *nodes)

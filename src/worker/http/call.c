@@ -46,13 +46,9 @@ static void reply_raised(struct ms_http_conn *c, const Muster__Failure *f)
     if (f->type[0])
         ms_http_reply_json(c,
                            status_of(f->kind),
-                           json_pack("{s:s, s:o, s:o}",
-                                     "status",
-                                     "error",
-                                     "error",
-                                     ms_json_string(f->message),
-                                     "type",
-                                     ms_json_string(f->type)));
+                           MS_JSON({"status", json_string("error")},
+                                   {"error", ms_json_string(f->message)},
+                                   {"type", ms_json_string(f->type)}));
     else
         ms_http_conn_fail(c, status_of(f->kind), f->message);
 }
@@ -86,13 +82,6 @@ static void reply_result(const struct http_call *call, const uint8_t *body, size
         call->wait.conn, status, "application/json", NULL, body + 3, len - 3);
 }
 
-/* What was set is also for those that are forked later. */
-static void keep_env(struct http_call *call, const uint8_t *body, size_t len)
-{
-    if (call->env && len > 3 && memcmp(body, "200", 3) == 0)
-        json_object_update(call->http->env, call->env);
-}
-
 static void
 on_done(void *arg, uint8_t kind, uint8_t codec, const uint8_t *body, size_t len)
 {
@@ -100,8 +89,9 @@ on_done(void *arg, uint8_t kind, uint8_t codec, const uint8_t *body, size_t len)
     bool is_result = kind == MS_KIND_REPLY && codec == MS_CODEC_BYTES;
 
     call->request = NULL;
-    if (is_result)
-        keep_env(call, body, len);
+    /* what was set is also for those that are forked later */
+    if (is_result && call->env && len > 3 && memcmp(body, "200", 3) == 0)
+        json_object_update(call->http->env, call->env);
     if (call->wait.conn && is_result)
         reply_result(call, body, len);
     else if (call->wait.conn)

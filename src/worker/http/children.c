@@ -4,7 +4,6 @@
  * with it, and leaves none of them behind.
  */
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/env.h"
 #include "base/name.h"
 #include "io/http/text.h"
@@ -59,12 +58,6 @@ static struct child *child_by_uid(struct ms_worker_http *h, uint64_t uid)
         if (child->uid == uid)
             return child;
     return NULL;
-}
-
-/* The child goes on without the client that asked. */
-static void on_gone(struct http_wait *w)
-{
-    (void)w;
 }
 
 /* The connection that waited, if it still does. */
@@ -196,7 +189,6 @@ child_create(struct ms_worker_http *h, const char *role, uint32_t i)
     child->http = h;
     h->children_living++;
     child->index = i;
-    child->wait.on_gone = on_gone;
     snprintf(child->role, sizeof child->role, "%s", role);
     child->uid = ms_random_id();
     if (ms_timer_init(&child->deadline, h->o.loop, on_deadline, child) < 0) {

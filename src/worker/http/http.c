@@ -1,5 +1,6 @@
 /* http.c - the routes of a worker's HTTP: who may ask, health, ports */
 #include "base/cleanup.h"
+#include "io/json.h"
 #include "io/tcp.h"
 #include "worker/http/http_impl.h"
 
@@ -52,17 +53,13 @@ static void do_health(struct ms_worker_http *h, struct ms_http_conn *c, json_t *
         return;
     }
     engines = h->o.engines(h->o.arg);
-    ms_http_reply_json(c,
-                       200,
-                       json_pack("{s:s, s:I, s:I, s:o}",
-                                 "status",
-                                 "healthy",
-                                 "forked_children",
-                                 (json_int_t)h->children_living,
-                                 "engine_count",
-                                 (json_int_t)json_array_size(engines),
-                                 "engines",
-                                 engines));
+    ms_http_reply_json(
+        c,
+        200,
+        MS_JSON({"status", json_string("healthy")},
+                {"forked_children", json_integer((json_int_t)h->children_living)},
+                {"engine_count", json_integer((json_int_t)json_array_size(engines))},
+                {"engines", engines}));
 }
 
 /* ---- ports ----------------------------------------------------------------------- */
@@ -73,8 +70,9 @@ static json_t *ports_json(const uint32_t *ports, uint32_t count, const char *hos
 
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(list, json_integer(ports[i]));
-    return json_pack(
-        "{s:s, s:s, s:o}", "status", "success", "host", host, "ports", list);
+    return MS_JSON({"status", json_string("success")},
+                   {"host", json_string(host)},
+                   {"ports", list});
 }
 
 static void
@@ -249,7 +247,8 @@ static void on_gone(void *arg, void *tag)
 
     (void)arg;
     w->conn = NULL;
-    w->on_gone(w);
+    if (w->on_gone)
+        w->on_gone(w);
 }
 
 static const struct ms_http_conn_ops conn_ops = {.on_head = on_head,
@@ -317,10 +316,7 @@ void ms_worker_http_forget(struct ms_worker_http *h)
     close(h->end_fd);
 }
 
-void ms_worker_http_serve(struct ms_worker_http *h,
-                          int fd,
-                          const void *bytes,
-                          size_t len)
+void ms_worker_http_serve(struct ms_worker_http *h, int fd)
 {
-    ms_http_server_add(&h->server, fd, bytes, len); /* without memory it is closed */
+    ms_http_server_add(&h->server, fd, NULL, 0); /* without memory it is closed */
 }

@@ -45,11 +45,8 @@ void ms_worker_http_destroy(struct ms_worker_http *h);
 /* In a forked child: close the descriptors. */
 void ms_worker_http_forget(struct ms_worker_http *h);
 
-/* Serve a connected socket, which is taken over; `bytes` were read from it already. */
-void ms_worker_http_serve(struct ms_worker_http *h,
-                          int fd,
-                          const void *bytes,
-                          size_t len);
+/* Serve a connected socket, which is taken over. */
+void ms_worker_http_serve(struct ms_worker_http *h, int fd);
 
 /* The worker ends: queued calls and all that come are answered with 503. Any thread. */
 void ms_worker_http_end(struct ms_worker_http *h);

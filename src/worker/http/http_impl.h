@@ -16,8 +16,8 @@
 
 /* What a request waits for; first in the struct that knows more. */
 struct http_wait {
-    struct ms_http_conn *conn; /* NULL: the client is gone */
-    void (*on_gone)(struct http_wait *w);
+    struct ms_http_conn *conn;            /* NULL: the client is gone */
+    void (*on_gone)(struct http_wait *w); /* NULL: it goes on without the client */
 };
 
 struct ms_worker_http {

@@ -147,7 +147,7 @@ static void on_loop(struct rig *rig, void (*fn)(struct rig *, void *), void *arg
 
 static void serve(struct rig *rig, void *arg)
 {
-    ms_worker_http_serve(rig->http, *(int *)arg, "", 0);
+    ms_worker_http_serve(rig->http, *(int *)arg);
 }
 
 static void rig_connect(struct rig *rig)

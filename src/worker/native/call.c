@@ -1,7 +1,6 @@
 /* call.c - a call, as muster/worker.h shows it to a method, and its answer */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "plain/value.h"
 #include "worker/native/native_impl.h"
 

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 /* ---- who this worker is ---------------------------------------------------------- */
@@ -83,13 +84,12 @@ const struct muster_value *muster_context_config(const struct muster_context *ct
 /* A bare name is looked for in the working folder, and then where the loader looks. */
 static void *load(const char *path, struct muster_error *err)
 {
-    MS_CLEANUP(ms_cleanup_free) char *here = NULL;
+    bool is_here = !strchr(path, '/') && access(path, F_OK) == 0;
+    char here[PATH_MAX];
     void *library;
 
-    if (!strchr(path, '/') && access(path, F_OK) == 0 &&
-        asprintf(&here, "./%s", path) < 0)
-        here = NULL;
-    library = dlopen(here ? here : path, RTLD_NOW | RTLD_LOCAL);
+    snprintf(here, sizeof here, "%s%s", is_here ? "./" : "", path);
+    library = dlopen(here, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         muster_error_set(
             err,
@@ -224,12 +224,10 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
     struct ms_engine *engine;
     Muster__Failure__Kind kind;
 
-    if (!name || !class) {
-        muster_error_set(err, -EINVAL, NULL, "no name and class");
-        return MUSTER__FAILURE__KIND__REFUSED;
-    }
-    if (ms_title_check(name, len, MS_ENGINE_NAME_MAX, "engine", &why) == 0 &&
-        (find_engine(e, name) || e->count == MS_NATIVE_ENGINES_MAX))
+    if (!name || !class)
+        ms_error_set(&why, -EINVAL, "no name and class");
+    else if (ms_title_check(name, len, MS_ENGINE_NAME_MAX, "engine", &why) == 0 &&
+             (find_engine(e, name) || e->count == MS_NATIVE_ENGINES_MAX))
         ms_error_set(&why,
                      -EEXIST,
                      "there is an engine '%s' in this worker already, or there are %d",
@@ -296,22 +294,6 @@ void ms_engines_destroy_all(struct ms_engines *e)
 
 /* ---- methods --------------------------------------------------------------------- */
 
-static int make_room(struct ms_engines *e, size_t index)
-{
-    size_t room = (index + 16) & ~(size_t)15;
-    struct ms_native_method *more;
-
-    if (index < e->method_room)
-        return 0;
-    more = realloc(e->methods, room * sizeof *more);
-    if (!more)
-        return -ENOMEM;
-    memset(more + e->method_room, 0, (room - e->method_room) * sizeof *more);
-    e->methods = more;
-    e->method_room = room;
-    return 0;
-}
-
 Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
                                             const char *engine_name,
                                             const char *name,
@@ -347,7 +329,8 @@ const struct ms_native_method *ms_engine_method(struct ms_engines *e,
                                                 Muster__Failure__Kind *kind,
                                                 struct muster_error *err)
 {
-    if (make_room(e, m->index) < 0) {
+    if (ms_array_reserve(
+            &e->methods, &e->method_room, m->index + 1, sizeof *e->methods) < 0) {
         *kind = MUSTER__FAILURE__KIND__NO_MEMORY;
         muster_error_set(err, -ENOMEM, NULL, "out of memory");
         return NULL;

@@ -1,6 +1,7 @@
 /* http.c - operations of a worker in C that came by HTTP: JSON in, JSON out */
 #include "worker/http/http.h"
 #include "base/cleanup.h"
+#include "io/json.h"
 #include "worker/native/json.h"
 #include "worker/native/native_impl.h"
 
@@ -45,7 +46,7 @@ int ms_native_http_result(const struct muster_value *value,
     if (rc < 0)
         return rc;
     return print("200",
-                 json_pack("{s:s, s:o}", "status", "success", "result", result),
+                 MS_JSON({"status", json_string("success")}, {"result", result}),
                  text,
                  iov);
 }
@@ -134,11 +135,11 @@ static void do_configure(struct ms_engines *e, struct ms_request *r, const json_
         return;
     }
     ms_engines_configure(e, value);
-    answer(
-        r,
-        "200",
-        json_pack(
-            "{s:s, s:s, s:n}", "status", "success", "message", "configured", "result"));
+    answer(r,
+           "200",
+           MS_JSON({"status", json_string("success")},
+                   {"message", json_string("configured")},
+                   {"result", json_null()}));
 }
 
 /* A variable's value as text; NULL: it cannot be one. */
@@ -190,15 +191,10 @@ static struct muster_value *spec_of(const json_t *body, struct ms_error *why)
 {
     json_t *args = json_object_get(body, "init_args");
     json_t *kwargs = json_object_get(body, "init_kwargs");
-    json_t *spec = json_pack("{s:O, s:O, s:o, s:o}",
-                             "name",
-                             json_object_get(body, "engine_name"),
-                             "cls",
-                             json_object_get(body, "engine"),
-                             "args",
-                             args ? json_incref(args) : json_array(),
-                             "kwargs",
-                             kwargs ? json_incref(kwargs) : json_object());
+    json_t *spec = MS_JSON({"name", json_incref(json_object_get(body, "engine_name"))},
+                           {"cls", json_incref(json_object_get(body, "engine"))},
+                           {"args", args ? json_incref(args) : json_array()},
+                           {"kwargs", kwargs ? json_incref(kwargs) : json_object()});
     struct muster_value *value = spec ? ms_value_from_json(spec, why) : NULL;
 
     if (!spec)
@@ -225,16 +221,13 @@ do_create_engine(struct ms_engines *e, struct ms_request *r, const json_t *body)
     if (kind != MS_NATIVE_OK)
         ms_request_fail_report(r, kind, err.code, &err);
     else
-        answer(r,
-               "200",
-               json_pack("{s:s, s:s, s:O, s:n}",
-                         "status",
-                         "success",
-                         "message",
-                         "made",
-                         "engine_name",
-                         json_object_get(body, "engine_name"),
-                         "result"));
+        answer(
+            r,
+            "200",
+            MS_JSON({"status", json_string("success")},
+                    {"message", json_string("made")},
+                    {"engine_name", json_incref(json_object_get(body, "engine_name"))},
+                    {"result", json_null()}));
 }
 
 /* May it be called so? If not, that was answered. */
@@ -255,12 +248,10 @@ static bool check_call(struct ms_request *r, const json_t *body)
         return true;
     answer(r,
            "501",
-           json_pack("{s:s, s:s}",
-                     "status",
-                     "error",
-                     "error",
-                     "'rpc_meta': a C worker has no process groups to broadcast "
-                     "arguments in; send them to each rank"));
+           MS_JSON({"status", json_string("error")},
+                   {"error",
+                    json_string("'rpc_meta': a C worker has no process groups to "
+                                "broadcast arguments in; send them to each rank")}));
     return false;
 }
 

@@ -1,6 +1,7 @@
 /* json_types.c - what JSON does not have: objects with a "type" */
 #include "base/cleanup.h"
 #include "io/base64.h"
+#include "io/json.h"
 #include "worker/native/json.h"
 
 #include <assert.h>
@@ -150,21 +151,6 @@ static uint8_t *widen(const uint8_t *data, size_t count)
 
 /* ---- in -------------------------------------------------------------------------- */
 
-static int read_bytes(struct ms_json_reader *r,
-                      enum ms_plain_place place,
-                      const json_t *object,
-                      unsigned depth)
-{
-    uint8_t *data = NULL;
-    size_t size = 0;
-    int rc = read_data(r, object, &data, &size);
-
-    (void)depth;
-    if (rc == 0)
-        ms_plain_put_data(&r->w, place, MUSTER_BYTES, data, size);
-    return rc;
-}
-
 static int read_shape(struct ms_json_reader *r,
                       const json_t *list,
                       uint64_t shape[MS_PLAIN_DIMS_MAX])
@@ -241,73 +227,64 @@ static int read_array(struct ms_json_reader *r,
     return 0;
 }
 
-static int read_tensor(struct ms_json_reader *r,
-                       enum ms_plain_place place,
-                       const json_t *object,
-                       unsigned depth)
-{
-    (void)depth;
-    return read_array(r, place, object, true);
-}
-
-static int read_ndarray(struct ms_json_reader *r,
-                        enum ms_plain_place place,
-                        const json_t *object,
-                        unsigned depth)
-{
-    (void)depth;
-    return read_array(r, place, object, false);
-}
-
-static int read_fields(struct ms_json_reader *r,
-                       enum ms_plain_place place,
-                       const json_t *object,
-                       unsigned depth)
-{
-    return ms_json_read(r, place, json_object_get(object, "data"), depth + 1);
-}
-
-static int read_inner(struct ms_json_reader *r,
-                      enum ms_plain_place place,
-                      const json_t *object,
-                      unsigned depth)
-{
-    return ms_json_read(r, place, json_object_get(object, "value"), depth + 1);
-}
-
-static int read_nothing(struct ms_json_reader *r,
-                        enum ms_plain_place place,
-                        const json_t *object,
-                        unsigned depth)
-{
-    (void)place;
-    (void)depth;
-    return ms_error_set(r->err,
-                        -EINVAL,
-                        "a worker in C does not understand a %s: send bytes, a tensor, "
-                        "or a name or path",
-                        json_string_value(json_object_get(object, "type")));
-}
+/* How an object of a type is read. */
+enum how {
+    TENSOR,  /* as torch names its elements */
+    NDARRAY, /* as numpy does */
+    BYTES,
+    DATA,  /* as what is in "data" */
+    VALUE, /* as what is in "value" */
+    REFUSED
+};
 
 static const struct {
     const char *type;
     const char *needs[4]; /* NULL-terminated */
-    int (*read)(struct ms_json_reader *r,
-                enum ms_plain_place place,
-                const json_t *object,
-                unsigned depth);
+    enum how how;
 } types[] = {
-    {"tensor", {"data", "shape", "dtype"}, read_tensor},
-    {"ndarray", {"data", "shape", "dtype"}, read_ndarray},
-    {"bytes", {"data"}, read_bytes},
-    {"dataclass", {"class_path", "data"}, read_fields},
-    {"enum", {"class_path", "value"}, read_inner},
-    {"torch_dtype", {"value"}, read_inner},
-    {"pil_image", {"data"}, read_nothing},
-    {"tokenizer", {"data", "name_or_path"}, read_nothing},
-    {"processor", {"data", "name_or_path"}, read_nothing},
-    {"ray_object_ref", {"data"}, read_nothing},
+    {"tensor", {"data", "shape", "dtype"}, TENSOR},
+    {"ndarray", {"data", "shape", "dtype"}, NDARRAY},
+    {"bytes", {"data"}, BYTES},
+    {"dataclass", {"class_path", "data"}, DATA},
+    {"enum", {"class_path", "value"}, VALUE},
+    {"torch_dtype", {"value"}, VALUE},
+    {"pil_image", {"data"}, REFUSED},
+    {"tokenizer", {"data", "name_or_path"}, REFUSED},
+    {"processor", {"data", "name_or_path"}, REFUSED},
+    {"ray_object_ref", {"data"}, REFUSED},
 };
+
+static int read_as(struct ms_json_reader *r,
+                   enum ms_plain_place place,
+                   const json_t *object,
+                   enum how how,
+                   unsigned depth)
+{
+    const char *inner = how == DATA ? "data" : "value";
+    uint8_t *data = NULL;
+    size_t size = 0;
+    int rc;
+
+    switch (how) {
+    case TENSOR:
+    case NDARRAY:
+        return read_array(r, place, object, how == TENSOR);
+    case BYTES:
+        rc = read_data(r, object, &data, &size);
+        if (rc == 0)
+            ms_plain_put_data(&r->w, place, MUSTER_BYTES, data, size);
+        return rc;
+    case DATA:
+    case VALUE:
+        return ms_json_read(r, place, json_object_get(object, inner), depth + 1);
+    default:
+        return ms_error_set(r->err,
+                            -EINVAL,
+                            "a worker in C does not understand a %s: send bytes, a "
+                            "tensor, or a name or path",
+                            json_string_value(json_object_get(object, "type")));
+    }
+}
 
 static bool has_all(const json_t *object, const char *const *names)
 {
@@ -327,7 +304,7 @@ int ms_json_read_typed(struct ms_json_reader *r,
 
     for (size_t i = 0; type && i < MS_COUNT(types); i++)
         if (strcmp(types[i].type, type) == 0 && has_all(json, types[i].needs)) {
-            rc = types[i].read(r, place, json, depth);
+            rc = read_as(r, place, json, types[i].how, depth);
             return rc < 0 ? rc : 1;
         }
     return 0;
@@ -387,13 +364,9 @@ int ms_json_of_tensor(const struct muster_value *v, json_t **json)
     } else {
         numpy_name(muster_tensor_dtype(v), numpy);
     }
-    object = json_pack("{s:s, s:o, s:s}",
-                       "type",
-                       is_brain ? "tensor" : "ndarray",
-                       "shape",
-                       shape_of(v),
-                       "dtype",
-                       numpy);
+    object = MS_JSON({"type", json_string(is_brain ? "tensor" : "ndarray")},
+                     {"shape", shape_of(v)},
+                     {"dtype", json_string(numpy)});
     rc = finish_object(object, data, size, json);
     free(wide);
     return rc;

@@ -8,7 +8,6 @@
 #ifndef MS_WORKER_NATIVE_NATIVE_IMPL_H
 #define MS_WORKER_NATIVE_NATIVE_IMPL_H
 
-#include "base/error.h"
 #include "muster/worker.h"
 #include "wire/server/server.h"
 #include "worker/host.h"
