@@ -66,10 +66,10 @@ enum ms_frame_flag {
 /* Payload codecs. */
 enum ms_codec {
     MS_CODEC_BYTES = 0,  /* as it is */
-    MS_CODEC_PICKLE = 1, /* pickle protocol 5 with out-of-band buffers */
+    MS_CODEC_PICKLE = 1, /* pickle protocol 5 */
     MS_CODEC_PLAIN = 2,  /* plain data */
     MS_CODEC_PROTO = 3,  /* a control message; built-in operations */
-    MS_CODEC_STORED = 4, /* pickle whose big parts are in a store: store/stored.h */
+    MS_CODEC_STORED = 4, /* pickle with buffers, perhaps in a store: store/stored.h */
     MS_CODEC_LAST = MS_CODEC_STORED
 };
 
