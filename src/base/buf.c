@@ -98,6 +98,15 @@ uint8_t *ms_bytes_copy(const void *bytes, size_t len)
     return copy;
 }
 
+int ms_text_copy(char *out, size_t room, const char *text, size_t len)
+{
+    if (len >= room)
+        return -ENAMETOOLONG;
+    memcpy(out, text, len);
+    out[len] = 0;
+    return 0;
+}
+
 int ms_array_reserve(void *array, size_t *room, size_t count, size_t size)
 {
     size_t more = *room ? *room : ARRAY_MIN;

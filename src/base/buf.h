@@ -37,6 +37,9 @@ const char *ms_buf_str(struct ms_buf *b);
 /* A malloc'd copy of some bytes, also of none; NULL: out of memory. */
 uint8_t *ms_bytes_copy(const void *bytes, size_t len);
 
+/* A text of `len` bytes, with a NUL. 0, or -ENAMETOOLONG: it does not fit. */
+int ms_text_copy(char *out, size_t room, const char *text, size_t len);
+
 /* Make room for `count` elements of `size` bytes in a malloc'd array that has *room; what is
  * new is zeroed. `array` is the address of its pointer, which may be NULL. 0, or -ENOMEM:
  * nothing has changed. */

@@ -1,5 +1,6 @@
 /* addr.c - addresses as text: unix sockets and TCP */
 #include "io/addr.h"
+#include "base/buf.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -66,11 +67,8 @@ static bool is_v6(const char *host, size_t len)
     size_t digits = zone ? (size_t)(zone - host) : len;
     struct in6_addr in;
 
-    if (digits >= sizeof text)
-        return false;
-    memcpy(text, host, digits);
-    text[digits] = 0;
-    if (inet_pton(AF_INET6, text, &in) != 1)
+    if (ms_text_copy(text, sizeof text, host, digits) < 0 ||
+        inet_pton(AF_INET6, text, &in) != 1)
         return false;
     /* the name of an interface */
     return !zone || (len - digits > 1 && len - digits <= 16 &&

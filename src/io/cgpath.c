@@ -1,5 +1,6 @@
 /* cgpath.c - where a process's control groups are, from what /proc says */
 #include "io/cgpath.h"
+#include "base/buf.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,15 +28,6 @@ static bool has_word(const char *text, size_t len, const char *word)
     return false;
 }
 
-static int copy(const char *from, size_t len, char *out, size_t room)
-{
-    if (len >= room)
-        return -ENAMETOOLONG;
-    memcpy(out, from, len);
-    out[len] = 0;
-    return 0;
-}
-
 /* "4:memory:/path" of a controller, or "0::/path" for NULL. */
 static int
 group_path(const char *cgroup, const char *controller, char *out, size_t room)
@@ -50,7 +42,7 @@ group_path(const char *cgroup, const char *controller, char *out, size_t room)
             size_t len = (size_t)(path - list - 1);
 
             if (controller ? has_word(list + 1, len, controller) : len == 0)
-                return copy(path + 1, (size_t)(end - path - 1), out, room);
+                return ms_text_copy(out, room, path + 1, (size_t)(end - path - 1));
         }
         cgroup = *end ? end + 1 : end;
     }
@@ -67,7 +59,7 @@ static bool parse_mount(const char *line, struct mount *m)
     const char *dash;
     char text[2 * PART_MAX];
 
-    if (copy(line, (size_t)(strchrnul(line, '\n') - line), text, sizeof text) < 0 ||
+    if (ms_text_copy(text, sizeof text, line, strcspn(line, "\n")) < 0 ||
         sscanf(text, "%*s %*s %*s %511s %511s", m->root, m->point) != 2)
         return false;
     dash = strstr(text, " - ");

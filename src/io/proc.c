@@ -241,15 +241,6 @@ int ms_signals_open(const int *signals, sigset_t *before)
     return fd < 0 ? -errno : fd;
 }
 
-static int copy_value(const char *value, size_t len, char *out, size_t room)
-{
-    if (len >= room)
-        return -ENAMETOOLONG;
-    memcpy(out, value, len);
-    out[len] = 0;
-    return 0;
-}
-
 /* It shows no environment: because it has none, or because it is within an exec, where the
  * new one comes only after those who wait for that exec were let go on, and grows from
  * nothing before the code is entered as the last thing. */
@@ -283,7 +274,7 @@ int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
         size_t len = strlen(entry);
 
         if (len > name_len && entry[name_len] == '=' && !memcmp(entry, name, name_len))
-            return copy_value(entry + name_len + 1, len - name_len - 1, out, room);
+            return ms_text_copy(out, room, entry + name_len + 1, len - name_len - 1);
         at += len + 1;
     }
     return -ENOENT;

@@ -1,5 +1,6 @@
 /* tcp.c - TCP sockets */
 #include "io/tcp.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 
 #include <arpa/inet.h>
@@ -19,12 +20,9 @@ static int numeric_v6(const char *host, uint16_t port, struct sockaddr_in6 *sa)
     char text[INET6_ADDRSTRLEN];
     size_t len = strcspn(host, "%");
 
-    if (len >= sizeof text)
-        return -EINVAL;
-    memcpy(text, host, len);
-    text[len] = 0;
     *sa = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    if (inet_pton(AF_INET6, text, &sa->sin6_addr) != 1)
+    if (ms_text_copy(text, sizeof text, host, len) < 0 ||
+        inet_pton(AF_INET6, text, &sa->sin6_addr) != 1)
         return -EINVAL;
     if (host[len] == '%') {
         sa->sin6_scope_id = if_nametoindex(host + len + 1);

@@ -130,16 +130,13 @@ bool ms_spin_take(struct ms_spin *s, uint64_t pair, int64_t now_ns)
 
     if (slots > SLOTS_MAX)
         slots = SLOTS_MAX;
-    for (uint32_t i = 0; i < slots; i++) {
-        word = atomic_load_explicit(&s->slot[i], memory_order_relaxed);
-        if (word >> TIME_BITS == ours >> TIME_BITS &&
-            atomic_compare_exchange_strong(&s->slot[i], &word, ours))
-            return true;
-    }
-    for (uint32_t i = 0; i < slots; i++) {
-        word = atomic_load_explicit(&s->slot[i], memory_order_relaxed);
-        if (is_free(word, ours) &&
-            atomic_compare_exchange_strong(&s->slot[i], &word, ours))
+    for (uint32_t i = 0; i < 2 * slots; i++) { /* our own one, and then a free one */
+        _Atomic uint64_t *slot = &s->slot[i < slots ? i : i - slots];
+
+        word = atomic_load_explicit(slot, memory_order_relaxed);
+        if ((i < slots ? word >> TIME_BITS == ours >> TIME_BITS
+                       : is_free(word, ours)) &&
+            atomic_compare_exchange_strong(slot, &word, ours))
             return true;
     }
     return false;

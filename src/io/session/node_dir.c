@@ -1,5 +1,6 @@
 /* node_dir.c - the folder of an agent that has joined a head on another machine */
 #include "io/session/node_dir.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/session/root.h"
@@ -71,11 +72,8 @@ static bool is_of_job(const char *name)
     char session[MS_NAME_MAX + 1];
     size_t len = strcspn(name, "@");
 
-    if (name[len] != '@' || len >= sizeof session)
-        return false;
-    memcpy(session, name, len);
-    session[len] = 0;
-    return ms_session_name_is_ours(session);
+    return name[len] == '@' && ms_text_copy(session, sizeof session, name, len) == 0 &&
+           ms_session_name_is_ours(session);
 }
 
 struct oldest {
