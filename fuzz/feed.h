@@ -58,7 +58,7 @@ static void feed_destroy(struct ms_transport *t)
 }
 
 static const struct ms_transport_ops feed_ops = {
-    .name = "feed", .read = feed_read, .write = feed_write, .destroy = feed_destroy};
+    .read = feed_read, .write = feed_write, .destroy = feed_destroy};
 
 /* The first byte says how many bytes are read at a time. */
 static inline void feed_init(struct feed *f, const uint8_t *data, size_t size)

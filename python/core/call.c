@@ -8,9 +8,6 @@
 #include <pthread.h>
 #include <string.h>
 
-PyTypeObject *core_call_type;
-static PyTypeObject *inbox_type;
-
 struct call {
     PyObject_HEAD struct ms_call *call;
     PyObject *peer;
@@ -31,7 +28,7 @@ struct inbox {
 
 PyObject *core_call_new(struct ms_call *call, PyObject *peer)
 {
-    struct call *c = PyObject_GC_New(struct call, core_call_type);
+    struct call *c = (struct call *)PyType_GenericAlloc(core_call.type, 0);
 
     if (!c) {
         ms_call_unref(call);
@@ -39,10 +36,6 @@ PyObject *core_call_new(struct ms_call *call, PyObject *peer)
     }
     c->call = call;
     c->peer = Py_NewRef(peer);
-    c->result = c->error = NULL;
-    c->streams = 0;
-    c->settling = false;
-    PyObject_GC_Track((PyObject *)c);
     return (PyObject *)c;
 }
 
@@ -112,68 +105,45 @@ static PyObject *call_wait(PyObject *self, PyObject *timeout)
     return rc < 0 ? NULL : PyBool_FromLong(rc);
 }
 
-/* References to the calls of a list; NULL with an exception set. */
-static struct ms_call **calls_of(PyObject *list, Py_ssize_t n)
-{
-    struct ms_call **calls = calloc((size_t)n + 1, sizeof(*calls));
-
-    if (!calls) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PyList_GetItem(list, i);
-        struct call *c = (struct call *)item;
-
-        if (PyObject_TypeCheck(item, core_call_type) &&
-            core_check_deadlock(ms_call_peer(c->call)) == 0) {
-            calls[i] = ms_call_ref(c->call);
-            continue;
-        }
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "a list of calls is needed");
-        while (i > 0)
-            ms_call_unref(calls[--i]);
-        free(calls);
-        return NULL;
-    }
-    return calls;
-}
-
 /* (calls, seconds): wait for all of them, one after the other, without looking at
  * signals: for a moment only. True if each has news. */
 static PyObject *wait_all(PyObject *self, PyObject *args)
 {
-    struct ms_call **calls;
+    MS_CLEANUP(ms_cleanup_free) struct ms_call **calls = NULL;
+    MS_CLEANUP(core_unref) PyObject *kept = NULL; /* whatever becomes of the list */
     PyObject *list, *seconds;
     int64_t until_ns;
     Py_ssize_t n;
     int rc = 0;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &list, &seconds) ||
-        core_deadline(seconds, 0, &until_ns) < 0)
+        core_deadline(seconds, 0, &until_ns) < 0 || !(kept = PyList_AsTuple(list)))
         return NULL;
-    n = PyList_Size(list);
-    calls = calls_of(list, n);
+    n = PyTuple_Size(kept);
+    calls = calloc((size_t)n + 1, sizeof(*calls));
     if (!calls)
-        return NULL;
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(kept, i);
+
+        if (!PyObject_TypeCheck(item, core_call.type))
+            return PyErr_Format(PyExc_TypeError, "a list of calls is needed");
+        calls[i] = ((struct call *)item)->call;
+        if (core_check_deadlock(ms_call_peer(calls[i])) < 0)
+            return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS;
     for (Py_ssize_t i = 0; rc == 0 && i < n; i++)
         rc = ms_call_wait(calls[i], until_ns);
     Py_END_ALLOW_THREADS;
-    for (Py_ssize_t i = 0; i < n; i++)
-        ms_call_unref(calls[i]);
-    free(calls);
     return PyBool_FromLong(rc == 0);
 }
 
-static PyMethodDef call_functions[] = {{"wait_all", wait_all, METH_VARARGS, NULL},
-                                       {NULL, NULL, 0, NULL}};
+PyMethodDef core_call_functions[] = {{"wait_all", wait_all, METH_VARARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};
 
 static PyObject *call_done(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     return PyBool_FromLong(ms_call_is_done(((struct call *)self)->call));
 }
 
@@ -182,7 +152,6 @@ static PyObject *call_failed(PyObject *self, PyObject *unused)
     struct call *c = (struct call *)self;
     struct ms_outcome o;
 
-    (void)unused;
     if (!ms_call_is_done(c->call))
         Py_RETURN_FALSE;
     ms_call_outcome(c->call, &o);
@@ -191,7 +160,6 @@ static PyObject *call_failed(PyObject *self, PyObject *unused)
 
 static PyObject *call_cancel(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     Py_BEGIN_ALLOW_THREADS;
     ms_call_cancel(((struct call *)self)->call);
     Py_END_ALLOW_THREADS;
@@ -202,13 +170,9 @@ static PyObject *call_cancel(PyObject *self, PyObject *unused)
 
 static PyObject *stream_of(PyObject *self)
 {
-    PyObject *module = PyImport_ImportModule("muster.stream"), *stream;
+    MS_CLEANUP(core_unref) PyObject *type = core_import("muster.stream", "Stream");
 
-    if (!module)
-        return NULL;
-    stream = PyObject_CallMethod(module, "Stream", "O", self);
-    Py_DECREF(module);
-    return stream;
+    return type ? PyObject_CallFunctionObjArgs(type, self, NULL) : NULL;
 }
 
 /* It cannot be decoded twice: what was raised the first time is raised again, unless it
@@ -228,10 +192,20 @@ static int keep_decode_error(struct call *c)
     return -1;
 }
 
+PyObject *core_call_value(struct ms_call *call, const struct ms_outcome *o)
+{
+    void *stored = ms_call_take_stored(call);
+    PyObject *value;
+
+    ms_call_take_body(call); /* core_decode frees it */
+    value = core_decode(o->codec, (uint8_t *)(uintptr_t)o->body, o->body, o->len);
+    core_hold_unref(stored);
+    return value;
+}
+
 static int decode_outcome(struct call *c)
 {
     struct ms_outcome o;
-    void *stored;
 
     ms_call_outcome(c->call, &o);
     if (o.ends_stream)
@@ -241,10 +215,7 @@ static int decode_outcome(struct call *c)
             core_failure_object(o.body, o.len, ms_peer_label(ms_call_peer(c->call)));
         return c->error ? 0 : -1;
     }
-    ms_call_take_body(c->call); /* core_decode frees it */
-    stored = ms_call_take_stored(c->call);
-    c->result = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
-    core_hold_unref(stored);
+    c->result = core_call_value(c->call, &o);
     return c->result ? 0 : keep_decode_error(c);
 }
 
@@ -264,10 +235,8 @@ static int settle(struct call *c)
     int rc;
 
     while (c->settling && !c->result && !c->error) {
-        if (pthread_equal(c->settler, pthread_self())) {
-            PyErr_SetString(core_error, "this result is being read by its own parts");
-            return -1;
-        }
+        if (pthread_equal(c->settler, pthread_self()))
+            return core_fail(core_error, "this result is being read by its own parts");
         wait_settled(c);
     }
     if (c->result || c->error)
@@ -286,14 +255,9 @@ static PyObject *call_result(PyObject *self, PyObject *unused)
 {
     struct call *c = (struct call *)self;
 
-    (void)unused;
-    if (c->streams)
-        return stream_of(self);
-    if (!ms_call_is_done(c->call)) {
+    if (!ms_call_is_done(c->call))
         c->streams = 1; /* there was news, and it is not the end */
-        return stream_of(self);
-    }
-    if (settle(c) < 0)
+    if (!c->streams && settle(c) < 0)
         return NULL;
     if (c->streams)
         return stream_of(self);
@@ -307,7 +271,6 @@ static PyObject *call_is_stream(PyObject *self, PyObject *unused)
     struct call *c = (struct call *)self;
     struct ms_outcome o;
 
-    (void)unused;
     if (!c->streams && ms_call_is_done(c->call)) {
         ms_call_outcome(c->call, &o);
         c->streams = o.ends_stream;
@@ -347,7 +310,6 @@ static PyObject *call_try_item(PyObject *self, PyObject *unused)
     PyObject *item = NULL;
     int rc = take_item((struct call *)self, &item);
 
-    (void)unused;
     if (rc == -2)
         return NULL;
     return Py_BuildValue("iN", rc, item ? item : Py_NewRef(Py_None));
@@ -374,10 +336,8 @@ static PyObject *call_next_item(PyObject *self, PyObject *timeout)
         rc = core_call_wait(c->call, until_ns);
         if (rc < 0)
             return NULL;
-        if (rc == 0) {
-            PyErr_SetString(PyExc_TimeoutError, "no item of the stream in time");
-            return NULL;
-        }
+        if (rc == 0)
+            return PyErr_Format(PyExc_TimeoutError, "no item of the stream in time");
     }
 }
 
@@ -387,7 +347,7 @@ static PyObject *call_notify(PyObject *self, PyObject *args)
     PyObject *inbox;
     unsigned long long tag;
 
-    if (!PyArg_ParseTuple(args, "O!K", inbox_type, &inbox, &tag))
+    if (!PyArg_ParseTuple(args, "O!K", core_inbox.type, &inbox, &tag))
         return NULL;
     if (ms_call_notify(c->call, ((struct inbox *)inbox)->inbox, tag) < 0)
         return PyErr_NoMemory();
@@ -399,12 +359,13 @@ static PyObject *call_stored(PyObject *self, PyObject *unused)
 {
     struct call *c = (struct call *)self;
     struct ms_outcome o;
+    struct ms_stored s;
 
-    (void)unused;
     if (c->settling || c->result || c->error || !ms_call_is_done(c->call))
         Py_RETURN_NONE;
     ms_call_outcome(c->call, &o);
-    if (o.kind != MS_KIND_REPLY || o.codec != MS_CODEC_STORED || !o.body)
+    if (o.kind != MS_KIND_REPLY || o.codec != MS_CODEC_STORED || !o.body ||
+        ms_stored_parse(&s, o.body, o.len, NULL) < 0 || !s.object_count)
         Py_RETURN_NONE;
     return core_stored_ref(o.body, o.len);
 }
@@ -432,14 +393,15 @@ static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc},
                                    {Py_tp_members, call_members},
                                    {0, NULL}};
 
+struct core_type core_call = {
+    .name = "muster._core.Call", .size = sizeof(struct call), .slots = call_slots};
+
 /* ---- inboxes --------------------------------------------------------------------- */
 
 static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     struct inbox *i;
 
-    (void)args;
-    (void)kwargs;
     i = PyObject_New(struct inbox, type);
     if (!i)
         return NULL;
@@ -459,7 +421,6 @@ static void inbox_dealloc(PyObject *self)
 
 static PyObject *inbox_fileno(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     return PyLong_FromLong(ms_inbox_fd(((struct inbox *)self)->inbox));
 }
 
@@ -470,7 +431,6 @@ static PyObject *inbox_take(PyObject *self, PyObject *unused)
         ms_inbox_take(((struct inbox *)self)->inbox, tags, sizeof tags / sizeof *tags);
     PyObject *list = PyList_New(0);
 
-    (void)unused;
     for (size_t i = 0; list && i < n; i++)
         if (!core_append(list, PyLong_FromUnsignedLongLong(tags[i])))
             Py_CLEAR(list);
@@ -486,13 +446,5 @@ static PyType_Slot inbox_slots[] = {{Py_tp_new, inbox_new},
                                     {Py_tp_methods, inbox_methods},
                                     {0, NULL}};
 
-int core_call_setup(PyObject *module)
-{
-    core_call_type =
-        core_type(module, "muster._core.Call", sizeof(struct call), call_slots);
-    inbox_type =
-        core_type(module, "muster._core.Inbox", sizeof(struct inbox), inbox_slots);
-    if (!core_call_type || !inbox_type)
-        return -1;
-    return PyModule_AddFunctions(module, call_functions);
-}
+struct core_type core_inbox = {
+    .name = "muster._core.Inbox", .size = sizeof(struct inbox), .slots = inbox_slots};

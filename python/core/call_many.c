@@ -26,7 +26,7 @@ static struct fan *fan_create(PyObject *peers, PyObject *engine, PyObject *metho
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *peer = PyList_GetItem(peers, i);
 
-        if (!PyObject_TypeCheck(peer, core_peer_type)) {
+        if (!PyObject_TypeCheck(peer, core_peer.type)) {
             PyErr_SetString(PyExc_TypeError, "a list of peers is needed");
             free(fans);
             return NULL;
@@ -89,59 +89,21 @@ fan_send(struct fan *fans, Py_ssize_t n, long part, const struct peer_start *com
     Py_END_ALLOW_THREADS;
 }
 
-/* timeout, waits and codec; the codec, or -1. */
-static int parse_how(PyObject *const *a, struct peer_start *s)
-{
-    int codec = peer_parse_codec(a[2]);
-
-    if (codec < 0)
-        return -1;
-    s->waits = PyObject_IsTrue(a[1]) == 1;
-    if (core_deadline(a[0], MS_CALL_TIMEOUT_NS, &s->deadline_ns) < 0)
-        return -1;
-    return codec;
-}
-
-/* (peers, engine, method, args, kwargs, timeout, waits, codec): the arguments are encoded
- * once. */
-static PyObject *call_all(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
-{
-    struct peer_start s = {.is_of_many = true};
-    struct fan *fans;
-    int codec;
-
-    (void)self;
-    if (nargs != 8) {
-        PyErr_SetString(PyExc_TypeError,
-                        "call_all takes peers, engine, method, args, kwargs, timeout, "
-                        "waits, codec");
-        return NULL;
-    }
-    codec = parse_how(a + 5, &s);
-    fans = codec < 0 ? NULL : fan_create(a[0], a[1], a[2]);
-    if (!fans)
-        return NULL;
-    if (peer_encode(a[3], a[4], codec, &s.payload) < 0) {
-        free(fans);
-        return NULL;
-    }
-    fan_send(fans, PyList_Size(a[0]), 0, &s);
-    core_payload_release(&s.payload);
-    return fan_collect(fans, PyList_Size(a[0]));
-}
-
 /* ---- parts ----------------------------------------------------------------------- */
 
+/* None: all get the first. */
 static int parse_parts(struct fan *fans, PyObject *which, Py_ssize_t n, long parts)
 {
+    if (which == Py_None)
+        return 0;
+    if (!PyList_Check(which) || PyList_Size(which) != n)
+        return core_fail(PyExc_TypeError, "a part of each peer is needed");
     for (Py_ssize_t i = 0; i < n; i++) {
         fans[i].part = PyLong_AsLong(PyList_GetItem(which, i));
         if (fans[i].part == -1 && PyErr_Occurred())
             return -1;
-        if (fans[i].part < -1 || fans[i].part >= parts) {
-            PyErr_Format(PyExc_IndexError, "there is no part %ld", fans[i].part);
-            return -1;
-        }
+        if (fans[i].part < -1 || fans[i].part >= parts)
+            return core_fail(PyExc_IndexError, "there is no part %ld", fans[i].part);
     }
     return 0;
 }
@@ -175,24 +137,23 @@ static int send_parts(
 /* (peers, engine, method, parts, which, timeout, waits, codec): `parts` are (args, kwargs
  * or None), each of which is encoded once; peer i gets parts[which[i]], and none if that
  * is -1. */
-static PyObject *call_each(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
+static PyObject *call_many(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
 {
     struct peer_start s = {.is_of_many = true};
     struct fan *fans;
     Py_ssize_t n;
     int codec;
 
-    (void)self;
-    if (nargs != 8 || !PyList_Check(a[0]) || !PyList_Check(a[3]) ||
-        !PyList_Check(a[4]) || PyList_Size(a[0]) != PyList_Size(a[4])) {
-        PyErr_SetString(PyExc_TypeError,
-                        "call_each takes peers, engine, method, parts, which (of each "
-                        "peer), timeout, waits, codec");
-        return NULL;
-    }
+    if (nargs != 8 || !PyList_Check(a[0]) || !PyList_Check(a[3]))
+        return PyErr_Format(PyExc_TypeError,
+                            "call_many takes peers, engine, method, parts, which (of "
+                            "each peer), timeout, waits, codec");
     n = PyList_Size(a[0]);
-    codec = parse_how(a + 5, &s);
-    fans = codec < 0 ? NULL : fan_create(a[0], a[1], a[2]);
+    codec = peer_parse_codec(a[7]);
+    if (codec < 0 || core_deadline(a[5], MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0)
+        return NULL;
+    s.waits = PyObject_IsTrue(a[6]) == 1;
+    fans = fan_create(a[0], a[1], a[2]);
     if (!fans)
         return NULL;
     if (parse_parts(fans, a[4], n, (long)PyList_Size(a[3])) < 0 ||
@@ -203,7 +164,6 @@ static PyObject *call_each(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
     return fan_collect(fans, n);
 }
 
-PyMethodDef core_call_many_methods[] = {
-    {"call_all", (PyCFunction)(void (*)(void))call_all, METH_FASTCALL, NULL},
-    {"call_each", (PyCFunction)(void (*)(void))call_each, METH_FASTCALL, NULL},
+PyMethodDef core_call_many_functions[] = {
+    {"call_many", (PyCFunction)(void (*)(void))call_many, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};

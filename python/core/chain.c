@@ -33,8 +33,7 @@ int core_check_deadlock(struct ms_peer *peer)
                         uid == own_uid
                             ? "a worker waits for a call to itself, which cannot begin "
                               "before the running one ends"
-                            : "this call waits for a worker that waits for this one",
-                        "");
+                            : "this call waits for a worker that waits for this one");
         return -1;
     }
     return 0;

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "muster/value.h"
 #include "proto/muster.pb-c.h"
+#include "store/payload.h"
 #include "wire/frame.h"
 
 static const struct {
@@ -36,6 +37,9 @@ static const struct {
     {"VISIBLE_OWN", MUSTER__VISIBLE__VISIBLE_OWN},
     {"VISIBLE_NODE", MUSTER__VISIBLE__VISIBLE_NODE},
     {"META_MAX", (long)MS_META_MAX},
+    {"PAYLOAD_BUFFER_MIN", (long)MS_PAYLOAD_BUFFER_MIN},
+    {"PAYLOAD_ARRAY_MIN", (long)MS_PAYLOAD_ARRAY_MIN},
+    {"PAYLOAD_MATES_MAX", (long)MS_PAYLOAD_MATES_MAX},
 };
 
 static const struct {
@@ -47,14 +51,6 @@ static const struct {
     {"STOP_GRACE_S", MS_STOP_GRACE_NS},
     {"WAIT_S", MS_CALL_TIMEOUT_NS},
 };
-
-static int add(PyObject *module, const char *name, PyObject *value)
-{
-    int rc = value ? PyModule_AddObjectRef(module, name, value) : -1;
-
-    Py_XDECREF(value);
-    return rc;
-}
 
 /* The names of the types of tensors, by their codes in plain data. */
 static PyObject *dtypes(void)
@@ -69,11 +65,12 @@ static PyObject *dtypes(void)
 
 int core_constants_setup(PyObject *module)
 {
-    int rc = add(module, "DTYPES", dtypes());
+    int rc = PyModule_AddObject(module, "DTYPES", dtypes());
 
     for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++)
-        rc = add(module, numbers[i].name, PyLong_FromLong(numbers[i].value));
+        rc = PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value);
     for (size_t i = 0; rc == 0 && i < sizeof times / sizeof *times; i++)
-        rc = add(module, times[i].name, PyFloat_FromDouble((double)times[i].ns / 1e9));
+        rc = PyModule_AddObject(
+            module, times[i].name, PyFloat_FromDouble((double)times[i].ns / 1e9));
     return rc;
 }

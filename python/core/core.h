@@ -11,6 +11,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "plain/plain.h"
 #include "wire/client/client.h"
@@ -28,10 +29,24 @@ extern PyObject *core_dumps, *core_dumps_call, *core_loads, *core_make_error,
 extern PyObject *core_refused; /* a LookupError(text, table, errno): a head refused */
 extern PyObject *core_dumps_alone; /* of what cannot refer to a store */
 extern PyObject *core_site;        /* which line of the user's program is running */
-extern PyTypeObject *core_peer_type, *core_call_type, *core_memory_type;
+
+/* A type of this module; without a slot for `new` only C makes objects of it. */
+struct core_type {
+    const char *name; /* "muster._core.NAME" */
+    size_t size;
+    PyType_Slot *slots;
+    PyTypeObject *type; /* once the module is made */
+};
+extern struct core_type core_memory, core_call, core_inbox, core_peer, core_head,
+    core_operation, core_host, core_request, core_rows, core_held;
+/* The end of a type's dealloc. */
+void core_object_free(PyObject *self);
 
 /* Raise `core_error` (or OSError's cousin) with the text; returns NULL. */
 PyObject *core_raise(const struct ms_error *err);
+/* PyErr_Format and PyErr_NoMemory for functions that return -1 with an exception set. */
+int core_fail(PyObject *type, const char *format, ...);
+int core_no_memory(void);
 /* An absolute deadline from seconds as Python gives them (None: `none_ns` from now). -1
  * with an exception set if it is not a number. */
 int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns);
@@ -43,19 +58,30 @@ int64_t core_slice(int64_t until_ns);
 PyObject *core_text(const char *text);
 /* Take the exception that is set, as an object. */
 PyObject *core_exception_take(void);
-/* A new list of str from C strings; NULL on failure. */
-PyObject *core_str_list(char **texts, size_t count);
+/* New lists of paths or variables as the file system encodes them, and of numbers. */
+PyObject *core_fs_list(char **texts, size_t count);
+PyObject *core_number_list(const uint32_t *numbers, size_t count);
+/* A name of a module, imported; NULL with an exception set. */
+PyObject *core_import(const char *module, const char *name);
 /* Append and give away; false with an exception set. */
 bool core_append(PyObject *list, PyObject *item);
 /* NULL-terminated UTF-8 copies of a list of str; core_strings_free. NULL on failure. */
 char **core_strings(PyObject *list);
 void core_strings_free(char **strings);
-/* A new type of this module, "muster._core.NAME"; without a slot for `new` only C makes
- * objects of it. */
-PyTypeObject *
-core_type(PyObject *module, const char *name, size_t size, PyType_Slot *slots);
-/* The end of a type's dealloc. */
-void core_object_free(PyObject *self);
+
+/* Buffers of the objects of a list. 0, or -1 with an exception set; released in both cases. */
+struct core_buffers {
+    Py_buffer *at;
+    Py_ssize_t count;
+};
+int core_buffers_init(struct core_buffers *b, PyObject *list, int flags);
+void core_buffers_finish(struct core_buffers *b);
+
+/* For MS_CLEANUP. */
+static inline void core_unref(PyObject **o)
+{
+    Py_XDECREF(*o);
+}
 
 /* ---- payload.c ------------------------------------------------------------------- */
 
@@ -76,16 +102,28 @@ struct core_payload {
     struct core_hold *hold; /* what it refers to in a store */
 };
 
+/* What is pickled for: a call, its result or an item of it, what is put into the store, or
+ * somebody who has no store. */
+enum core_stored_how {
+    CORE_STORED_CALL,
+    CORE_STORED_RESULT,
+    CORE_STORED_PUT,
+    CORE_STORED_NONE
+};
+
 /* A value (a result, an item, an operation's argument), or the arguments of a call, a
  * tuple and a dict or None. 0, or -1 with an exception set. */
-int core_encode(PyObject *value, uint8_t codec, struct core_payload *p);
+int core_encode(PyObject *value,
+                uint8_t codec,
+                enum core_stored_how how,
+                struct core_payload *p);
 int core_encode_call(PyObject *args,
                      PyObject *kwargs,
                      uint8_t codec,
                      struct core_payload *p);
-/* The argument of an operation; a value that is put into the store. */
-int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p);
-int core_encode_put(PyObject *value, struct core_payload *p);
+/* The buffer of an object, for as long as the payload; borrowed until the next one. NULL with
+ * an exception set. */
+Py_buffer *core_payload_hold(struct core_payload *p, PyObject *o);
 /* All of it, as one bytes object. */
 PyObject *core_payload_bytes(const struct core_payload *p);
 /* With the interpreter's lock. */
@@ -94,12 +132,18 @@ void core_payload_release(struct core_payload *p);
 /* Decode a payload: a value, or (args, kwargs). Takes over `memory` (malloc'd; `body`
  * points into it), also on failure. NULL with an exception set. */
 PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len);
+PyObject *core_decode_bytes(uint8_t codec, PyObject *bytes); /* of a copy */
 PyObject *
 core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len);
 
-/* An object with a buffer over a block, which it takes over, also on failure. */
-PyObject *core_memory_new(uint8_t *block, const uint8_t *at, size_t len);
 int core_payload_setup(PyObject *module);
+
+/* ---- memory.c -------------------------------------------------------------------- */
+
+/* An object with a buffer over [at, at + len); releases the owner with it, also on
+ * failure. */
+PyObject *
+core_memory_new(void *owner, void (*release)(void *), const uint8_t *at, size_t len);
 
 /* ---- plain.c --------------------------------------------------------------------- */
 
@@ -114,8 +158,10 @@ PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t le
 
 /* ---- failure.c ------------------------------------------------------------------- */
 
-/* Raise an exception object (NULL: another one is set already); returns NULL. */
+/* Raise an exception object (NULL: another one is set already), or a new one, which is taken;
+ * both return NULL. */
 PyObject *core_raise_object(PyObject *e);
+PyObject *core_raise_new(PyObject *e);
 /* The exception object of a Failure, also of a packed one; NULL with another exception set. `where` is
  * named if the failure itself names no worker. */
 PyObject *core_failure_exception(const Muster__Failure *f, const char *where);
@@ -123,23 +169,23 @@ PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where
 /* The exception of a packed Failure is set; returns NULL. `where` is named if the
  * failure itself names no worker. */
 PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where);
-/* Raise by kind's name. */
-PyObject *core_raise_kind(const char *kind, const char *message, const char *where);
+/* Raise by kind's name, with a text as PyErr_Format makes it. */
+PyObject *core_raise_kind(const char *kind, const char *format, ...);
 
 /* ---- call.c ---------------------------------------------------------------------- */
 
 /* Takes the references. */
 PyObject *core_call_new(struct ms_call *call, PyObject *peer);
+/* The value of a done call that has not failed; NULL with an exception set. Once. */
+PyObject *core_call_value(struct ms_call *call, const struct ms_outcome *o);
 /* Wait with signals looked at: 1 news, 0 timeout, -1 exception. */
 int core_call_wait(struct ms_call *call, int64_t until_ns);
-int core_call_setup(PyObject *module);
 
 /* ---- peer.c ---------------------------------------------------------------------- */
 
 /* A Peer of this client; `owner` is kept alive by it. */
 PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner);
 struct ms_peer *core_peer_get(PyObject *peer);
-int core_peer_setup(PyObject *module);
 
 /* ---- chain.c and worker.c -------------------------------------------------------- */
 
@@ -148,21 +194,18 @@ int core_peer_setup(PyObject *module);
 int core_check_deadlock(struct ms_peer *peer);
 /* The chain of workers that wait for what the engine's thread runs now. */
 const uint64_t *core_chain(uint32_t *count);
-int core_worker_setup(PyObject *module);
 
-/* ---- head.c, operation.c, step.c, zygote.c, mapping.c, call_many.c, dispatch.c ---------- */
+/* ---- what the module is made of --------------------------------------------------- */
 
-int core_head_setup(PyObject *module);
+int core_serve_setup(PyObject *module);
 int core_operation_setup(PyObject *module);
-int core_step_setup(PyObject *module);
-extern PyMethodDef core_step_methods[];
-extern PyMethodDef core_zygote_methods[];
-PyObject *core_zygote_fill(PyObject *self, PyObject *unused); /* zygote_fill.c */
-extern PyMethodDef core_mapping_methods[];
-extern PyMethodDef core_call_many_methods[];
-extern PyMethodDef core_dispatch_methods[];
-int core_rows_setup(PyObject *module);
 int core_constants_setup(PyObject *module);
-extern PyMethodDef core_head_functions[]; /* head_start.c */
+PyObject *core_zygote_fill(PyObject *self, PyObject *unused); /* zygote_fill.c */
+/* Functions of the module, each of the file of that name; of head: head_start.c. */
+extern PyMethodDef core_call_functions[], core_call_many_functions[],
+    core_dispatch_functions[], core_head_functions[], core_mapping_functions[],
+    core_memory_functions[], core_piece_functions[], core_rows_functions[],
+    core_step_functions[], core_store_functions[], core_worker_functions[],
+    core_zygote_functions[];
 
 #endif

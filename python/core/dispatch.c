@@ -31,96 +31,63 @@ static PyObject *list_of_bools(const bool *at, uint32_t count)
     return list;
 }
 
-/* (chunks, chunk_of_rank, receives_payload, collects, order); frees the vectors. */
-static PyObject *as_tuple(struct ms_dispatch *d)
+/* (chunks, chunk_of_rank, receives_payload, collects, order) */
+static PyObject *as_tuple(const struct ms_dispatch *d)
 {
     MS_CLEANUP(ms_cleanup_free) uint32_t *order = calloc(d->ranks, sizeof *order);
-    PyObject *tuple;
     uint32_t count;
 
-    if (!order) {
-        ms_dispatch_finish(d);
+    if (!order)
         return PyErr_NoMemory();
-    }
     count = ms_dispatch_order(d, order);
-    tuple = Py_BuildValue("INNNN",
-                          (unsigned)d->chunks,
-                          list_of_numbers(d->chunk_of_rank, d->ranks),
-                          list_of_bools(d->receives_payload, d->ranks),
-                          list_of_bools(d->collects, d->ranks),
-                          list_of_numbers(order, count));
-    ms_dispatch_finish(d);
-    return tuple;
+    return Py_BuildValue("INNNN",
+                         (unsigned)d->chunks,
+                         list_of_numbers(d->chunk_of_rank, d->ranks),
+                         list_of_bools(d->receives_payload, d->ranks),
+                         list_of_bools(d->collects, d->ranks),
+                         list_of_numbers(order, count));
 }
 
 static PyObject *refuse(const struct ms_error *err)
 {
-    PyErr_SetString(PyExc_ValueError, err->text);
-    return NULL;
+    return PyErr_Format(PyExc_ValueError, "%s", err->text);
 }
 
 /* ---- modes ----------------------------------------------------------------------- */
 
-/* Where each rank is, from a list of (tp, cp, dp, pp). NULL with an exception set. */
-static struct ms_mesh_rank *parse_ranks(PyObject *list, Py_ssize_t n)
+/* (mode, [(tp, cp, dp, pp) of each rank]) */
+static PyObject *dispatch_vectors(PyObject *self, PyObject *args)
 {
-    struct ms_mesh_rank *at = calloc((size_t)n + 1, sizeof *at);
+    MS_CLEANUP(ms_cleanup_free) struct ms_mesh_rank *at = NULL;
+    MS_CLEANUP(ms_dispatch_finish) struct ms_dispatch d = {0};
+    enum ms_dispatch_mode mode;
+    struct ms_error err = {0};
+    const char *name;
+    PyObject *list;
+    Py_ssize_t n;
 
-    if (!at) {
-        PyErr_NoMemory();
+    if (!PyArg_ParseTuple(args, "sO!", &name, &PyList_Type, &list))
         return NULL;
-    }
+    if (ms_dispatch_mode_parse(name, &mode, &err) < 0)
+        return refuse(&err);
+    n = PyList_Size(list);
+    at = calloc((size_t)n + 1, sizeof *at);
+    if (!at)
+        return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < n; i++)
         if (!PyArg_ParseTuple(PyList_GetItem(list, i),
                               "IIII",
                               &at[i].tp,
                               &at[i].cp,
                               &at[i].dp,
-                              &at[i].pp)) {
-            free(at);
+                              &at[i].pp))
             return NULL;
-        }
-    return at;
-}
-
-/* (mode, [(tp, cp, dp, pp) of each rank]) */
-static PyObject *dispatch_vectors(PyObject *self, PyObject *args)
-{
-    MS_CLEANUP(ms_cleanup_free) struct ms_mesh_rank *at = NULL;
-    enum ms_dispatch_mode mode;
-    struct ms_error err = {0};
-    struct ms_dispatch d;
-    const char *name;
-    PyObject *list;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args, "sO!", &name, &PyList_Type, &list))
-        return NULL;
-    if (ms_dispatch_mode_parse(name, &mode, &err) < 0)
-        return refuse(&err);
-    at = parse_ranks(list, PyList_Size(list));
-    if (!at)
-        return NULL;
-    if (ms_dispatch_init_ranks(&d, mode, (uint32_t)PyList_Size(list), at, &err) < 0)
+    if (ms_dispatch_init_ranks(&d, mode, (uint32_t)n, at, &err) < 0)
         return refuse(&err);
     return as_tuple(&d);
 }
 
-/* dp_rank and is_collect of each rank, as it has registered them. 0 or -1. */
-static int
-parse_registered(PyObject *list, Py_ssize_t n, uint32_t *dp_rank, bool *collects)
-{
-    for (Py_ssize_t i = 0; i < n; i++) {
-        int is_collect;
-
-        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "Ip", &dp_rank[i], &is_collect))
-            return -1;
-        collects[i] = is_collect;
-    }
-    return 0;
-}
-
-/* ([(dp_rank, is_collect) of each rank]) */
+/* ([(dp_rank, is_collect) of each rank]), as it has registered them. */
 static PyObject *dispatch_registered(PyObject *self, PyObject *list)
 {
     Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : 0;
@@ -128,14 +95,18 @@ static PyObject *dispatch_registered(PyObject *self, PyObject *list)
     uint32_t *dp_rank = calloc((size_t)n + 1, sizeof *dp_rank);
     MS_CLEANUP(ms_cleanup_free)
     bool *collects = calloc((size_t)n + 1, sizeof *collects);
+    MS_CLEANUP(ms_dispatch_finish) struct ms_dispatch d = {0};
     struct ms_error err = {0};
-    struct ms_dispatch d;
 
-    (void)self;
     if (!dp_rank || !collects)
         return PyErr_NoMemory();
-    if (parse_registered(list, n, dp_rank, collects) < 0)
-        return NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int is_collect;
+
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "Ip", &dp_rank[i], &is_collect))
+            return NULL;
+        collects[i] = is_collect;
+    }
     if (ms_dispatch_init_custom(&d, (uint32_t)n, dp_rank, collects, &err) < 0)
         return refuse(&err);
     return as_tuple(&d);
@@ -151,7 +122,6 @@ static PyObject *mesh_ranks(PyObject *self, PyObject *args)
     struct ms_mesh m;
     PyObject *list;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "IIIIII", &world, &m.tp, &m.cp, &m.dp, &m.pp, &m.ep))
         return NULL;
     if (ms_mesh_fit(&m, world, &err) < 0)
@@ -173,13 +143,10 @@ static PyObject *chunk_bounds(PyObject *self, PyObject *args)
     unsigned chunks;
     PyObject *list;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "KI", &rows, &chunks))
         return NULL;
-    if (chunks == 0 || chunks > MS_MESH_RANKS_MAX || rows > PY_SSIZE_T_MAX) {
-        PyErr_SetString(PyExc_ValueError, "rows cannot be divided so");
-        return NULL;
-    }
+    if (chunks == 0 || chunks > MS_MESH_RANKS_MAX || rows > PY_SSIZE_T_MAX)
+        return PyErr_Format(PyExc_ValueError, "rows cannot be divided so");
     list = PyList_New(0);
     for (uint32_t i = 0; list && i <= chunks; i++) {
         uint64_t first = rows, count;
@@ -192,7 +159,7 @@ static PyObject *chunk_bounds(PyObject *self, PyObject *args)
     return list;
 }
 
-PyMethodDef core_dispatch_methods[] = {
+PyMethodDef core_dispatch_functions[] = {
     {"dispatch_vectors", dispatch_vectors, METH_VARARGS, NULL},
     {"dispatch_registered", dispatch_registered, METH_O, NULL},
     {"mesh_ranks", mesh_ranks, METH_VARARGS, NULL},

@@ -115,7 +115,6 @@ PyObject *host_give_time(PyObject *self, PyObject *seconds)
 {
     double s = PyFloat_AsDouble(seconds);
 
-    (void)self;
     if (s == -1.0 && PyErr_Occurred())
         return NULL;
     if (end.is_asked && !end.is_leaving)
@@ -125,15 +124,12 @@ PyObject *host_give_time(PyObject *self, PyObject *seconds)
 
 PyObject *host_hold(PyObject *self, PyObject *on)
 {
-    (void)self;
     end.is_held = PyObject_IsTrue(on) == 1;
     Py_RETURN_NONE;
 }
 
 PyObject *host_leave(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     end.is_leaving = true;
     repeat(SIGTERM, 0);
     Py_RETURN_NONE;
@@ -141,8 +137,6 @@ PyObject *host_leave(PyObject *self, PyObject *unused)
 
 PyObject *host_get_is_ending(PyObject *self, void *unused)
 {
-    (void)self;
-    (void)unused;
     return PyBool_FromLong(end.is_asked);
 }
 

@@ -35,16 +35,14 @@ PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where
     Muster__Failure *f = muster__failure__unpack(NULL, len, body);
     PyObject *e;
 
-    if (!f) {
-        PyErr_SetString(core_error, "the worker's failure cannot be read");
-        return NULL;
-    }
+    if (!f)
+        return PyErr_Format(core_error, "the worker's failure cannot be read");
     e = core_failure_exception(f, where);
     muster__failure__free_unpacked(f, NULL);
     return e;
 }
 
-static PyObject *raise_new(PyObject *e)
+PyObject *core_raise_new(PyObject *e)
 {
     core_raise_object(e);
     Py_XDECREF(e);
@@ -53,19 +51,19 @@ static PyObject *raise_new(PyObject *e)
 
 PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where)
 {
-    return raise_new(core_failure_object(body, len, where));
+    return core_raise_new(core_failure_object(body, len, where));
 }
 
-PyObject *core_raise_kind(const char *kind, const char *message, const char *where)
+PyObject *core_raise_kind(const char *kind, const char *format, ...)
 {
-    return raise_new(PyObject_CallFunction(core_make_error,
-                                           "ssssy#Os",
-                                           kind,
-                                           message,
-                                           "",
-                                           "",
-                                           "",
-                                           (Py_ssize_t)0,
-                                           Py_None,
-                                           where));
+    PyObject *message;
+    va_list args;
+
+    va_start(args, format);
+    message = PyUnicode_FromFormatV(format, args);
+    va_end(args);
+    if (!message)
+        return NULL;
+    return core_raise_new(PyObject_CallFunction(
+        core_make_error, "sNssyOs", kind, message, "", "", "", Py_None, ""));
 }

@@ -16,50 +16,17 @@ int rows_buffer(PyObject *object, int flags, size_t bytes, Py_buffer *out)
         return -1;
     if ((size_t)out->len >= bytes)
         return 0;
-    PyErr_Format(PyExc_ValueError,
-                 "a buffer of %zu bytes is needed, this one has %zd",
-                 bytes,
-                 out->len);
-    PyBuffer_Release(out);
-    return -1;
-}
-
-struct buffers {
-    Py_buffer *at;
-    Py_ssize_t count;
-};
-
-static void buffers_release(struct buffers *b)
-{
-    for (Py_ssize_t i = 0; i < b->count; i++)
-        PyBuffer_Release(&b->at[i]);
-    free(b->at);
-}
-
-/* One of each element of a list. 0, or -1 with an exception set; release in both cases. */
-static int buffers_get(PyObject *list, int flags, struct buffers *out)
-{
-    Py_ssize_t count = PyList_Size(list);
-
-    *out = (struct buffers){0};
-    if (count < 0)
-        return -1;
-    out->at = calloc((size_t)count + 1, sizeof *out->at);
-    if (!out->at) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (; out->count < count; out->count++)
-        if (PyObject_GetBuffer(
-                PyList_GetItem(list, out->count), &out->at[out->count], flags) < 0)
-            return -1;
-    return 0;
+    return core_fail(PyExc_ValueError,
+                     "a buffer of %zu bytes is needed, this one has %zd",
+                     bytes,
+                     out->len);
 }
 
 /* ---- payload ---------------------------------------------------------------------- */
 
-/* Every row is one of its block's, so that nothing outside of a buffer is read. */
-static bool rows_fit(const struct ms_rows *r, const uint64_t *counts, size_t blocks)
+/* Every row is one of its block's, so that nothing outside of a buffer is read. 0, or -1 with
+ * an exception set. */
+static int check_rows(const struct ms_rows *r, const uint64_t *counts, size_t blocks)
 {
     for (size_t i = 0; i < r->run_count; i++) {
         const struct ms_row_run *run = &r->runs[i];
@@ -67,15 +34,9 @@ static bool rows_fit(const struct ms_rows *r, const uint64_t *counts, size_t blo
 
         if (run->block >= blocks || run->first >= counts[run->block] || last < 0 ||
             last >= (__int128)counts[run->block])
-            return false;
+            return core_fail(PyExc_IndexError, "a row is not in its block");
     }
-    return true;
-}
-
-static PyObject *no_fit(void)
-{
-    PyErr_SetString(PyExc_IndexError, "a row is not in its block");
-    return NULL;
+    return 0;
 }
 
 /* Within a row nothing is left out. */
@@ -91,7 +52,7 @@ static bool rows_are_whole(const Py_buffer *p)
     return true;
 }
 
-static int fixed_parts(const struct buffers *b,
+static int fixed_parts(const struct core_buffers *b,
                        size_t row_bytes,
                        struct ms_fixed_part *parts,
                        uint64_t *counts)
@@ -99,14 +60,11 @@ static int fixed_parts(const struct buffers *b,
     for (Py_ssize_t i = 0; i < b->count; i++) {
         const Py_buffer *p = &b->at[i];
 
-        if (p->ndim < 1 || p->strides[0] < 0 || !rows_are_whole(p)) {
-            PyErr_SetString(PyExc_ValueError, "whole rows in growing order are needed");
-            return -1;
-        }
-        if (p->shape[0] > 0 && (size_t)p->len / (size_t)p->shape[0] != row_bytes) {
-            PyErr_SetString(PyExc_ValueError, "the rows of the blocks differ in size");
-            return -1;
-        }
+        if (p->ndim < 1 || p->strides[0] < 0 || !rows_are_whole(p))
+            return core_fail(PyExc_ValueError,
+                             "whole rows in growing order are needed");
+        if (p->shape[0] > 0 && (size_t)p->len / (size_t)p->shape[0] != row_bytes)
+            return core_fail(PyExc_ValueError, "the rows of the blocks differ in size");
         counts[i] = (uint64_t)p->shape[0];
         parts[i] = (struct ms_fixed_part){
             .base = p->buf, .count = counts[i], .stride = (uint64_t)p->strides[0]};
@@ -119,35 +77,29 @@ static int fixed_parts(const struct buffers *b,
 PyObject *rows_gather(PyObject *object, PyObject *args)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *list, *out_object, *result = NULL;
     MS_CLEANUP(ms_cleanup_free) struct ms_fixed_part *parts = NULL;
     MS_CLEANUP(ms_cleanup_free) uint64_t *counts = NULL;
+    MS_CLEANUP(core_buffers_finish) struct core_buffers b = {0};
+    MS_CLEANUP(PyBuffer_Release) Py_buffer out = {0};
+    PyObject *list, *out_object;
     Py_ssize_t row_bytes;
-    struct buffers b;
-    Py_buffer out;
 
     if (!PyArg_ParseTuple(args, "O!nO", &PyList_Type, &list, &row_bytes, &out_object) ||
-        rows_buffer(out_object, PyBUF_WRITABLE, r->count * (size_t)row_bytes, &out) < 0)
+        rows_buffer(out_object, PyBUF_WRITABLE, r->count * (size_t)row_bytes, &out) <
+            0 ||
+        core_buffers_init(&b, list, PyBUF_STRIDES) < 0)
         return NULL;
-    if (buffers_get(list, PyBUF_STRIDES, &b) == 0) {
-        parts = calloc((size_t)b.count + 1, sizeof *parts);
-        counts = calloc((size_t)b.count + 1, sizeof *counts);
-        if (!parts || !counts) {
-            PyErr_NoMemory();
-        } else if (fixed_parts(&b, (size_t)row_bytes, parts, counts) == 0) {
-            if (rows_fit(r, counts, (size_t)b.count)) {
-                Py_BEGIN_ALLOW_THREADS;
-                ms_gather_fixed(r, parts, (size_t)row_bytes, out.buf);
-                Py_END_ALLOW_THREADS;
-                result = Py_NewRef(Py_None);
-            } else {
-                no_fit();
-            }
-        }
-    }
-    buffers_release(&b);
-    PyBuffer_Release(&out);
-    return result;
+    parts = calloc((size_t)b.count + 1, sizeof *parts);
+    counts = calloc((size_t)b.count + 1, sizeof *counts);
+    if (!parts || !counts)
+        return PyErr_NoMemory();
+    if (fixed_parts(&b, (size_t)row_bytes, parts, counts) < 0 ||
+        check_rows(r, counts, (size_t)b.count) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    ms_gather_fixed(r, parts, (size_t)row_bytes, out.buf);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
 }
 
 /* Offsets grow and stay within the values. */
@@ -161,8 +113,8 @@ static bool offsets_fit(const struct ms_ragged_part *p, uint64_t elements)
     return (uint64_t)p->offsets[p->count] <= elements;
 }
 
-static int ragged_parts(const struct buffers *values,
-                        const struct buffers *offsets,
+static int ragged_parts(const struct core_buffers *values,
+                        const struct core_buffers *offsets,
                         size_t element_bytes,
                         struct ms_ragged_part *parts,
                         uint64_t *counts)
@@ -175,10 +127,8 @@ static int ragged_parts(const struct buffers *values,
                                            .offsets = offsets->at[i].buf,
                                            .count = counts[i]};
         if (entries == 0 || !element_bytes ||
-            !offsets_fit(&parts[i], (size_t)values->at[i].len / element_bytes)) {
-            PyErr_SetString(PyExc_ValueError, "offsets must grow within the values");
-            return -1;
-        }
+            !offsets_fit(&parts[i], (size_t)values->at[i].len / element_bytes))
+            return core_fail(PyExc_ValueError, "offsets must grow within the values");
     }
     return 0;
 }
@@ -192,7 +142,7 @@ static PyObject *ragged_into(const struct ms_rows *r,
 {
     size_t bytes = (r->count + 1) * sizeof(int64_t);
     MS_CLEANUP(ms_cleanup_free) int64_t *sums = malloc(bytes);
-    Py_buffer out;
+    MS_CLEANUP(PyBuffer_Release) Py_buffer out = {0};
 
     if (!sums)
         return PyErr_NoMemory();
@@ -203,12 +153,11 @@ static PyObject *ragged_into(const struct ms_rows *r,
         return NULL;
     if (wants_offsets) {
         memcpy(out.buf, sums, bytes);
-    } else {
-        Py_BEGIN_ALLOW_THREADS;
-        ms_gather_ragged(r, parts, element_bytes, out.buf);
-        Py_END_ALLOW_THREADS;
+        Py_RETURN_NONE;
     }
-    PyBuffer_Release(&out);
+    Py_BEGIN_ALLOW_THREADS;
+    ms_gather_ragged(r, parts, element_bytes, out.buf);
+    Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }
 
@@ -217,57 +166,48 @@ static PyObject *ragged_into(const struct ms_rows *r,
 PyObject *rows_gather_ragged(PyObject *object, PyObject *args)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *value_list, *offset_list, *out, *result = NULL;
-    struct buffers values = {0}, offsets = {0};
+    MS_CLEANUP(core_buffers_finish) struct core_buffers values = {0}, offsets = {0};
+    MS_CLEANUP(ms_cleanup_free) struct ms_ragged_part *parts = NULL;
+    MS_CLEANUP(ms_cleanup_free) uint64_t *counts = NULL;
+    PyObject *value_list, *offset_list, *out;
     Py_ssize_t element_bytes;
     int wants_offsets;
+    size_t count;
 
     if (!PyArg_ParseTuple(args,
-                          "O!O!nOp",
-                          &PyList_Type,
+                          "OOnOp",
                           &value_list,
-                          &PyList_Type,
                           &offset_list,
                           &element_bytes,
                           &out,
-                          &wants_offsets))
+                          &wants_offsets) ||
+        core_buffers_init(&values, value_list, PyBUF_C_CONTIGUOUS) < 0 ||
+        core_buffers_init(&offsets, offset_list, PyBUF_C_CONTIGUOUS) < 0)
         return NULL;
-    if (buffers_get(value_list, PyBUF_C_CONTIGUOUS, &values) == 0 &&
-        buffers_get(offset_list, PyBUF_C_CONTIGUOUS, &offsets) == 0) {
-        size_t count = (size_t)offsets.count;
-        MS_CLEANUP(ms_cleanup_free)
-        struct ms_ragged_part *parts = calloc(count + 1, sizeof *parts);
-        MS_CLEANUP(ms_cleanup_free)
-        uint64_t *counts = calloc(count + 1, sizeof *counts);
-
-        if (!parts || !counts)
-            PyErr_NoMemory();
-        else if (values.count != offsets.count)
-            PyErr_SetString(PyExc_ValueError, "as many offsets as values are needed");
-        else if (ragged_parts(
-                     &values, &offsets, (size_t)element_bytes, parts, counts) == 0)
-            result =
-                rows_fit(r, counts, count)
-                    ? ragged_into(r, parts, (size_t)element_bytes, out, wants_offsets)
-                    : no_fit();
-    }
-    buffers_release(&values);
-    buffers_release(&offsets);
-    return result;
+    count = (size_t)offsets.count;
+    parts = calloc(count + 1, sizeof *parts);
+    counts = calloc(count + 1, sizeof *counts);
+    if (!parts || !counts)
+        return PyErr_NoMemory();
+    if (values.count != offsets.count)
+        return PyErr_Format(PyExc_ValueError, "as many offsets as values are needed");
+    if (ragged_parts(&values, &offsets, (size_t)element_bytes, parts, counts) < 0 ||
+        check_rows(r, counts, count) < 0)
+        return NULL;
+    return ragged_into(r, parts, (size_t)element_bytes, out, wants_offsets);
 }
 
 /* ---- parts that weigh the same ---------------------------------------------------- */
 
 PyObject *rows_partition(PyObject *self, PyObject *args)
 {
+    MS_CLEANUP(PyBuffer_Release) Py_buffer weights = {0}, out = {0};
     PyObject *weights_object, *out_object;
     struct ms_error err = {0};
     int differencing, equal, rc;
     unsigned int parts;
-    Py_buffer weights, out;
     size_t count;
 
-    (void)self;
     if (!PyArg_ParseTuple(args,
                           "OIppO",
                           &weights_object,
@@ -278,10 +218,8 @@ PyObject *rows_partition(PyObject *self, PyObject *args)
         rows_buffer(weights_object, PyBUF_SIMPLE, 0, &weights) < 0)
         return NULL;
     count = (size_t)weights.len / sizeof(int64_t);
-    if (rows_buffer(out_object, PyBUF_WRITABLE, count * sizeof(uint32_t), &out) < 0) {
-        PyBuffer_Release(&weights);
+    if (rows_buffer(out_object, PyBUF_WRITABLE, count * sizeof(uint32_t), &out) < 0)
         return NULL;
-    }
     Py_BEGIN_ALLOW_THREADS;
     rc = ms_partition(weights.buf,
                       count,
@@ -292,10 +230,8 @@ PyObject *rows_partition(PyObject *self, PyObject *args)
                       out.buf,
                       &err);
     Py_END_ALLOW_THREADS;
-    PyBuffer_Release(&weights);
-    PyBuffer_Release(&out);
     if (rc == 0)
         Py_RETURN_NONE;
-    PyErr_SetString(rc == -ENOMEM ? PyExc_MemoryError : PyExc_ValueError, err.text);
-    return NULL;
+    return PyErr_Format(
+        rc == -ENOMEM ? PyExc_MemoryError : PyExc_ValueError, "%s", err.text);
 }

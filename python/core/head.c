@@ -8,16 +8,11 @@
 
 static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    struct head *h = PyObject_New(struct head, type);
+    struct head *h = (struct head *)PyType_GenericAlloc(type, 0);
     pthread_condattr_t attr;
 
-    (void)args;
-    (void)kwargs;
     if (!h)
         return NULL;
-    memset((char *)h + offsetof(struct head, driver),
-           0,
-           sizeof *h - offsetof(struct head, driver));
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -64,7 +59,6 @@ static PyObject *head_forget(PyObject *self, PyObject *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     h->head = NULL;
     h->client = NULL;
     pthread_mutex_init(&h->lock, NULL);
@@ -118,7 +112,6 @@ static PyObject *get_http_token(PyObject *self, void *unused)
     const struct ms_session *session;
     struct ms_http_token token;
 
-    (void)unused;
     if (!head_is_running(h))
         return NULL;
     session = ms_head_session(h->head);
@@ -131,7 +124,6 @@ static PyObject *get_http_address(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return head_is_running(h) ? PyUnicode_FromString(ms_head_http_address(h->head))
                               : NULL;
 }
@@ -140,7 +132,6 @@ static PyObject *get_alive(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return PyBool_FromLong(h->driver && !h->closing &&
                            ms_driver_session_is_alive(h->driver));
 }
@@ -149,7 +140,6 @@ static PyObject *get_joined(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return PyBool_FromLong(h->driver && ms_driver_session_is_joined(h->driver));
 }
 
@@ -157,7 +147,6 @@ static PyObject *get_changes(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return PyLong_FromUnsignedLongLong(h->head ? ms_head_changes(h->head) : 0);
 }
 
@@ -192,11 +181,5 @@ static PyType_Slot head_slots[] = {{Py_tp_new, head_new},
                                    {Py_tp_members, head_members},
                                    {0, NULL}};
 
-int core_head_setup(PyObject *module)
-{
-    PyTypeObject *type =
-        core_type(module, "muster._core.Head", sizeof(struct head), head_slots);
-
-    Py_XDECREF((PyObject *)type); /* the module holds it */
-    return type ? 0 : -1;
-}
+struct core_type core_head = {
+    .name = "muster._core.Head", .size = sizeof(struct head), .slots = head_slots};

@@ -1,12 +1,13 @@
 /* head_events.c - what a head tells without being asked: lines of workers, changes of nodes
  *
- * The head's thread adds packed messages to a queue; threads of Python wait for them there,
+ * The head's thread adds messages to a queue; threads of Python wait for them there,
  * without the interpreter's lock.
  */
 #include "head_object.h"
 #include "message.h"
 
 #include "base/clock.h"
+#include "base/proto.h"
 
 #include <string.h>
 
@@ -14,8 +15,7 @@ enum { LOG_LINES_MAX = 20000 }; /* waiting for the terminal; later ones are drop
 
 struct event {
     struct ms_list link; /* of a queue */
-    size_t len;
-    uint8_t body[]; /* a packed message */
+    ProtobufCMessage *message;
 };
 
 /* ---- on the head's thread -------------------------------------------------------- */
@@ -23,13 +23,15 @@ struct event {
 /* With the lock held. False: out of memory. */
 static bool add(struct head *h, struct head_queue *q, const ProtobufCMessage *m)
 {
-    size_t len = protobuf_c_message_get_packed_size(m);
-    struct event *e = malloc(sizeof *e + len);
+    struct event *e = malloc(sizeof *e);
 
-    if (!e)
+    if (e)
+        e->message = ms_proto_copy(m);
+    if (!e || !e->message) {
+        free(e);
         return false;
+    }
     ms_list_init(&e->link);
-    e->len = protobuf_c_message_pack(m, e->body);
     ms_list_add_tail(&q->events, &e->link);
     pthread_cond_broadcast(&h->changed);
     return true;
@@ -90,6 +92,7 @@ static void events_free(struct ms_list *events)
 {
     ms_list_each (e, events, struct event, link) {
         ms_list_remove(&e->link);
+        protobuf_c_message_free_unpacked(e->message, NULL);
         free(e);
     }
 }
@@ -100,29 +103,41 @@ void head_events_free(struct head *h)
     events_free(&h->nodes.events);
 }
 
-typedef bool (*append_fn)(PyObject *list, const ProtobufCMessage *m);
-
-static bool append_event(PyObject *list,
-                         const struct event *e,
-                         const ProtobufCMessageDescriptor *d,
-                         append_fn append)
+/* (cluster, rank, node, is_stderr, text) */
+static PyObject *line_tuple(const char *cluster,
+                            unsigned rank,
+                            const char *node,
+                            bool is_stderr,
+                            PyObject *text)
 {
-    ProtobufCMessage *m = protobuf_c_message_unpack(d, NULL, e->len, e->body);
-    bool ok = m && append(list, m);
+    return Py_BuildValue(
+        "sIsNN", cluster, rank, node, PyBool_FromLong(is_stderr), text);
+}
 
-    if (!m)
-        PyErr_NoMemory();
-    protobuf_c_message_free_unpacked(m, NULL);
-    return ok;
+static bool append_lines(PyObject *list, const Muster__LogLines *lines)
+{
+    for (size_t i = 0; i < lines->n_lines; i++) {
+        const Muster__LogLine *l = lines->lines[i];
+        PyObject *text = PyUnicode_DecodeUTF8(
+            (const char *)l->text.data, (Py_ssize_t)l->text.len, "replace");
+
+        if (!core_append(
+                list, line_tuple(l->cluster, l->rank, lines->node, l->is_stderr, text)))
+            return false;
+    }
+    return true;
+}
+
+static bool append(PyObject *list, const ProtobufCMessage *m)
+{
+    return m->descriptor == &muster__log_lines__descriptor
+               ? append_lines(list, (const Muster__LogLines *)m)
+               : core_append(list, core_message_dict(m));
 }
 
 /* A list of what has come, empty after the timeout, or None at the end. */
-static PyObject *next(struct head *h,
-                      struct head_queue *q,
-                      PyObject *timeout,
-                      const ProtobufCMessageDescriptor *d,
-                      append_fn append,
-                      size_t *dropped)
+static PyObject *
+next(struct head *h, struct head_queue *q, PyObject *timeout, size_t *dropped)
 {
     struct ms_list events;
     PyObject *list;
@@ -139,15 +154,10 @@ static PyObject *next(struct head *h,
         Py_RETURN_NONE;
     list = PyList_New(0);
     ms_list_each (e, &events, struct event, link)
-        if (list && !append_event(list, e, d, append))
+        if (list && !append(list, e->message))
             Py_CLEAR(list);
     events_free(&events);
     return list;
-}
-
-static bool append_node(PyObject *list, const ProtobufCMessage *m)
-{
-    return core_append(list, core_message_dict(m));
 }
 
 PyObject *head_next_nodes(PyObject *self, PyObject *timeout)
@@ -155,57 +165,27 @@ PyObject *head_next_nodes(PyObject *self, PyObject *timeout)
     struct head *h = (struct head *)self;
     size_t dropped;
 
-    return next(
-        h, &h->nodes, timeout, &muster__node_status__descriptor, append_node, &dropped);
-}
-
-/* (cluster, rank, node, is_stderr, text) */
-static PyObject *line_tuple(const char *cluster,
-                            unsigned rank,
-                            const char *node,
-                            bool is_stderr,
-                            PyObject *text)
-{
-    return Py_BuildValue(
-        "sIsNN", cluster, rank, node, PyBool_FromLong(is_stderr), text);
-}
-
-static bool append_lines(PyObject *list, const ProtobufCMessage *m)
-{
-    const Muster__LogLines *lines = (const Muster__LogLines *)m;
-
-    for (size_t i = 0; i < lines->n_lines; i++) {
-        const Muster__LogLine *l = lines->lines[i];
-        PyObject *text = PyUnicode_DecodeUTF8(
-            (const char *)l->text.data, (Py_ssize_t)l->text.len, "replace");
-
-        if (!core_append(
-                list, line_tuple(l->cluster, l->rank, lines->node, l->is_stderr, text)))
-            return false;
-    }
-    return true;
+    return next(h, &h->nodes, timeout, &dropped);
 }
 
 PyObject *head_next_logs(PyObject *self, PyObject *timeout)
 {
     struct head *h = (struct head *)self;
+    MS_CLEANUP(core_unref) PyObject *line = NULL;
     size_t dropped = 0;
-    PyObject *text, *line,
-        *list = next(h,
-                     &h->logs,
-                     timeout,
-                     &muster__log_lines__descriptor,
-                     append_lines,
-                     &dropped);
+    PyObject *list = next(h, &h->logs, timeout, &dropped);
 
     if (!list || list == Py_None || dropped == 0)
         return list;
-    text = PyUnicode_FromFormat("%zu lines were not shown: the terminal is slower than "
-                                "the workers; the log files have them all",
-                                dropped);
-    line = line_tuple("muster", 0, "", true, text);
+    line = line_tuple("muster",
+                      0,
+                      "",
+                      true,
+                      PyUnicode_FromFormat("%zu lines were not shown: the terminal is "
+                                           "slower than the workers; the log files "
+                                           "have them all",
+                                           dropped));
     if (!line || PyList_Insert(list, 0, line) < 0)
         Py_CLEAR(list);
-    Py_XDECREF(line);
     return list;
 }

@@ -16,10 +16,8 @@ static int be_worker(struct ms_driver_session_options *o)
 {
     const Muster__WorkerBoot *boot = ms_host_boot(the_host->host);
 
-    if (boot->secret.len != MS_SESSION_SECRET_SIZE) {
-        PyErr_SetString(core_error, "the secret has a wrong size");
-        return -1;
-    }
+    if (boot->secret.len != MS_SESSION_SECRET_SIZE)
+        return core_fail(core_error, "the secret has a wrong size");
     o->secret = boot->secret.data;
     o->head.worker = boot->uid;
     return 0;
@@ -68,8 +66,7 @@ static int describe(struct ms_job *job, const char *path, struct ms_head_options
     }
     if (job->node_count == 0) {
         ms_job_finish(job);
-        PyErr_Format(PyExc_ValueError, "%s: it describes no nodes", path);
-        return -1;
+        return core_fail(PyExc_ValueError, "%s: it describes no nodes", path);
     }
     o->shapes = (const Muster__NodeShape *const *)job->nodes;
     o->shape_count = job->node_count;
@@ -197,7 +194,6 @@ static PyObject *find_head(PyObject *self, PyObject *args)
     struct ms_error err = {0};
     PyObject *result;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "zz", &address, &secret_file))
         return NULL;
     if (ms_find_head(address, secret_file, &found, &err) < 0)
@@ -210,19 +206,18 @@ static PyObject *find_head(PyObject *self, PyObject *args)
 static PyObject *session_env(PyObject *self, PyObject *driver)
 {
     char **from = core_strings(driver), **env;
+    size_t count = 0;
     PyObject *list;
 
-    (void)self;
     if (!from)
         return NULL;
     env = ms_session_env((const char *const *)from);
     core_strings_free(from);
     if (!env)
         return PyErr_NoMemory();
-    list = PyList_New(0);
-    for (size_t i = 0; list && env[i]; i++)
-        if (!core_append(list, PyUnicode_DecodeFSDefault(env[i])))
-            Py_CLEAR(list);
+    while (env[count])
+        count++;
+    list = core_fs_list(env, count);
     ms_session_env_free(env);
     return list;
 }
@@ -232,16 +227,12 @@ static PyObject *session_root(PyObject *self, PyObject *unused)
     char root[MS_SESSION_DIR_MAX];
     struct ms_error err = {0};
 
-    (void)self;
-    (void)unused;
     return ms_session_root(root, &err) < 0 ? core_raise(&err)
                                            : PyUnicode_DecodeFSDefault(root);
 }
 
 static PyObject *host_id(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return PyUnicode_FromString(ms_host_id());
 }
 

@@ -31,13 +31,9 @@ static inline bool host_is_forgotten(const struct host *h)
     return the_host != h;
 }
 
-/* A request is answered in the codec in which it was asked. */
-static inline uint8_t host_codec(const struct ms_request *r)
-{
-    return r->codec == MS_CODEC_PROTO ? MS_CODEC_PICKLE : r->codec;
-}
-
 /* serve.c */
+/* As core_encode, in the codec in which it was asked; without a store if its caller has none. */
+int host_encode(const struct ms_request *r, PyObject *value, struct core_payload *p);
 /* Send it; what it refers to in a store is given to the caller. Releases the payload. */
 void host_reply(struct ms_request *r, struct core_payload *p);
 /* The same for an item of a stream; as ms_request_item, and releases nothing. The caller
@@ -48,15 +44,17 @@ int host_item(struct ms_request *r, struct core_payload *p);
 PyObject *host_bound_method(struct host *h, const struct ms_method *m);
 /* The decoded payload; it is taken out of the request. */
 PyObject *host_take_argument(struct ms_request *r);
-/* Answer with (kind, type, message, traceback, pickled), as `describe` gives it. */
-int host_fail_with(struct ms_request *r, PyObject *description);
+/* Answer with the exception `e`. -1: another one that is no Exception is set, and nothing was
+ * answered. */
+int host_fail(struct host *h,
+              struct ms_request *r,
+              PyObject *e,
+              Muster__Failure__Kind kind);
 
 PyObject *host_serve(PyObject *self, PyObject *unused);
-int host_serve_setup(void);
 
 /* request.c */
 PyObject *host_poll(PyObject *self, PyObject *unused);
-int host_request_setup(PyObject *module);
 
 /* end.c */
 /* For the handler of SIGTERM: raise SystemExit, again and again until the worker leaves.

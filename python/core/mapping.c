@@ -14,27 +14,18 @@ static PyObject *device_ids(PyObject *self, PyObject *text)
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
     struct ms_error err = {0};
     size_t count = 0;
-    PyObject *list;
 
-    (void)self;
     if (!utf8)
         return NULL;
-    if (ms_mapping_parse(utf8, &ids, &count, &err) < 0) {
-        PyErr_SetString(PyExc_ValueError, err.text);
-        return NULL;
-    }
-    list = PyList_New(0);
-    for (size_t i = 0; list && i < count; i++)
-        if (!core_append(list, PyLong_FromUnsignedLong(ids[i])))
-            Py_CLEAR(list);
-    return list;
+    if (ms_mapping_parse(utf8, &ids, &count, &err) < 0)
+        return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    return core_number_list(ids, count);
 }
 
 static PyObject *class_is_native(PyObject *self, PyObject *name)
 {
     const char *utf8 = PyUnicode_AsUTF8AndSize(name, NULL);
 
-    (void)self;
     return utf8 ? PyBool_FromLong(ms_class_is_native(utf8)) : NULL;
 }
 
@@ -44,7 +35,6 @@ static PyObject *parse_size(PyObject *self, PyObject *text)
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
     uint64_t size;
 
-    (void)self;
     if (!utf8)
         return NULL;
     if (ms_size_parse(utf8, &size) < 0)
@@ -58,15 +48,13 @@ static PyObject *check_env(PyObject *self, PyObject *list)
     char **env = core_strings(list);
     struct ms_error err = {0};
 
-    (void)self;
     if (!env)
         return NULL;
     ms_role_env_check(env, (size_t)PyList_Size(list), &err);
     core_strings_free(env);
-    if (!err.code)
-        Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError, err.text);
-    return NULL;
+    if (err.code)
+        return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    Py_RETURN_NONE;
 }
 
 /* (word, candidates): (the nearest of a sequence of names, mistakes), or None. */
@@ -75,7 +63,6 @@ static PyObject *nearest(PyObject *self, PyObject *args)
     struct ms_nearest near = {0};
     PyObject *candidates;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "sO", &near.word, &candidates))
         return NULL;
     for (Py_ssize_t i = 0, n = PySequence_Size(candidates); i < n; i++) {
@@ -94,7 +81,7 @@ static PyObject *nearest(PyObject *self, PyObject *args)
     return Py_BuildValue("(sn)", near.best, (Py_ssize_t)near.distance);
 }
 
-PyMethodDef core_mapping_methods[] = {
+PyMethodDef core_mapping_functions[] = {
     {"device_ids", device_ids, METH_O, NULL},
     {"parse_size", parse_size, METH_O, NULL},
     {"check_env", check_env, METH_O, NULL},

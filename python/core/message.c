@@ -22,34 +22,27 @@ static int set_text(PyObject *value, void *at)
 
     if (!text)
         return -1;
-    if (strlen(text) != (size_t)len) {
-        PyErr_SetString(PyExc_ValueError, "a text with a NUL in it");
-        return -1;
-    }
+    if (strlen(text) != (size_t)len)
+        return core_fail(PyExc_ValueError, "a text with a NUL in it");
     if (len == 0 && *(char **)at)
         return 0; /* it has protobuf's empty one */
     copy = strdup(text);
     if (!copy)
-        PyErr_NoMemory();
+        return core_no_memory();
     *(char **)at = copy;
-    return copy ? 0 : -1;
+    return 0;
 }
 
 static int set_bytes(PyObject *value, void *at)
 {
+    MS_CLEANUP(PyBuffer_Release) Py_buffer view = {0};
     ProtobufCBinaryData *out = at;
-    Py_buffer view;
 
     if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) < 0)
         return -1;
-    out->data = malloc((size_t)view.len + 1);
+    out->data = ms_bytes_copy(view.buf, (size_t)view.len);
     out->len = (size_t)view.len;
-    if (out->data)
-        memcpy(out->data, view.buf, out->len);
-    else
-        PyErr_NoMemory();
-    PyBuffer_Release(&view);
-    return out->data ? 0 : -1;
+    return out->data ? 0 : core_no_memory();
 }
 
 static int set_number(const ProtobufCFieldDescriptor *f, PyObject *value, void *at)
@@ -100,17 +93,12 @@ set_repeated(const ProtobufCFieldDescriptor *f, PyObject *list, uint8_t *message
     if (n < 0)
         return -1;
     *at = calloc((size_t)n + 1, ms_message_field_size(f));
-    if (!*at) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!*at)
+        return core_no_memory();
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_GetItem(list, i);
-        int rc =
-            item ? set_value(f, item, *at + (size_t)i * ms_message_field_size(f)) : -1;
+        MS_CLEANUP(core_unref) PyObject *item = PySequence_GetItem(list, i);
 
-        Py_XDECREF(item);
-        if (rc < 0)
+        if (!item || set_value(f, item, *at + (size_t)i * ms_message_field_size(f)) < 0)
             return -1;
         (*count)++;
     }
@@ -155,11 +143,9 @@ ProtobufCMessage *core_message_parse(PyObject *dict,
         return NULL;
     }
     m = ms_proto_create(d);
-    if (!m) {
+    if (!m)
         PyErr_NoMemory();
-        return NULL;
-    }
-    while (PyDict_Next(dict, &at, &key, &value))
+    while (m && PyDict_Next(dict, &at, &key, &value))
         if (set_named(key, value, m) < 0) {
             protobuf_c_message_free_unpacked(m, NULL);
             return NULL;
@@ -196,8 +182,7 @@ static PyObject *get_value(const ProtobufCFieldDescriptor *f, const void *at)
     case PROTOBUF_C_TYPE_UINT64:
         return PyLong_FromUnsignedLongLong(*(const uint64_t *)at);
     default:
-        PyErr_Format(PyExc_TypeError, "%s: a field of another kind", f->name);
-        return NULL;
+        return PyErr_Format(PyExc_TypeError, "%s: a field of another kind", f->name);
     }
 }
 
@@ -251,11 +236,11 @@ PyObject *core_message_dict(const ProtobufCMessage *m)
     PyObject *dict = names ? PyDict_New() : NULL;
 
     for (unsigned i = 0; dict && i < m->descriptor->n_fields; i++) {
+        MS_CLEANUP(core_unref)
         PyObject *value = get_field(&m->descriptor->fields[i], (const uint8_t *)m);
 
         if (!value || PyDict_SetItem(dict, names[i], value) < 0)
             Py_CLEAR(dict);
-        Py_XDECREF(value);
     }
     return dict;
 }

@@ -36,14 +36,20 @@ PyObject *core_exception_take(void)
     return value;
 }
 
-static PyObject *raise_text(PyObject *type, const char *text)
+int core_fail(PyObject *type, const char *format, ...)
 {
-    PyObject *message = core_text(text);
+    va_list args;
 
-    if (message)
-        PyErr_SetObject(type, message);
-    Py_XDECREF(message);
-    return NULL;
+    va_start(args, format);
+    PyErr_FormatV(type, format, args);
+    va_end(args);
+    return -1;
+}
+
+int core_no_memory(void)
+{
+    PyErr_NoMemory();
+    return -1;
 }
 
 PyObject *core_raise(const struct ms_error *err)
@@ -53,7 +59,7 @@ PyObject *core_raise(const struct ms_error *err)
                      : core_error              ? core_error
                                                : PyExc_RuntimeError;
 
-    return raise_text(type, err->text);
+    return PyErr_Format(type, "%s", err->text);
 }
 
 int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns)
@@ -68,10 +74,8 @@ int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns)
     s = PyFloat_AsDouble(seconds);
     if (s == -1.0 && PyErr_Occurred())
         return -1;
-    if (isnan(s)) {
-        PyErr_SetString(PyExc_ValueError, "a timeout must be a number");
-        return -1;
-    }
+    if (isnan(s))
+        return core_fail(PyExc_ValueError, "a timeout must be a number");
     *deadline_ns = ms_deadline_ns(now_ns, core_ns(s));
     return 0;
 }
@@ -96,36 +100,52 @@ int64_t core_slice(int64_t until_ns)
     return slice_ns < until_ns ? slice_ns : until_ns;
 }
 
-bool core_append(PyObject *list, PyObject *item)
+PyObject *core_import(const char *module, const char *name)
 {
-    bool ok = item && PyList_Append(list, item) == 0;
+    MS_CLEANUP(core_unref) PyObject *from = PyImport_ImportModule(module);
 
-    Py_XDECREF(item);
-    return ok;
+    return from ? PyObject_GetAttrString(from, name) : NULL;
 }
 
-PyObject *core_str_list(char **texts, size_t count)
+bool core_append(PyObject *list, PyObject *item)
+{
+    MS_CLEANUP(core_unref) PyObject *owned = item;
+
+    return item && PyList_Append(list, item) == 0;
+}
+
+PyObject *core_fs_list(char **texts, size_t count)
 {
     PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < count; i++)
-        if (!core_append(list, core_text(texts[i])))
+        if (!core_append(list, PyUnicode_DecodeFSDefault(texts[i])))
+            Py_CLEAR(list);
+    return list;
+}
+
+PyObject *core_number_list(const uint32_t *numbers, size_t count)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, PyLong_FromUnsignedLong(numbers[i])))
             Py_CLEAR(list);
     return list;
 }
 
 static char *string_copy(PyObject *text)
 {
-    PyObject *bytes = PyUnicode_Check(text) ? PyUnicode_EncodeFSDefault(text) : NULL;
-    char *copy = NULL;
+    MS_CLEANUP(core_unref) PyObject *bytes = NULL;
+    char *copy;
 
-    if (bytes)
-        copy = strdup(PyBytes_AsString(bytes));
-    else if (!PyErr_Occurred())
+    if (!PyUnicode_Check(text))
         PyErr_SetString(PyExc_TypeError, "a list of strings is needed");
+    else
+        bytes = PyUnicode_EncodeFSDefault(text);
+    copy = bytes ? strdup(PyBytes_AsString(bytes)) : NULL;
     if (bytes && !copy)
         PyErr_NoMemory();
-    Py_XDECREF(bytes);
     return copy;
 }
 
@@ -140,10 +160,9 @@ char **core_strings(PyObject *list)
         return NULL;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_GetItem(list, i);
+        MS_CLEANUP(core_unref) PyObject *item = PySequence_GetItem(list, i);
 
         out[i] = item ? string_copy(item) : NULL;
-        Py_XDECREF(item);
         if (!out[i]) {
             core_strings_free(out);
             return NULL;
@@ -159,6 +178,32 @@ void core_strings_free(char **strings)
     free(strings);
 }
 
+int core_buffers_init(struct core_buffers *b, PyObject *list, int flags)
+{
+    Py_ssize_t count = PyList_Size(list);
+
+    *b = (struct core_buffers){0};
+    if (count < 0)
+        return -1;
+    b->at = calloc((size_t)count + 1, sizeof *b->at);
+    if (!b->at)
+        return core_no_memory();
+    for (; b->count < count; b->count++) {
+        PyObject *item = PyList_GetItem(list, b->count);
+
+        if (!item || PyObject_GetBuffer(item, &b->at[b->count], flags) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void core_buffers_finish(struct core_buffers *b)
+{
+    for (Py_ssize_t i = 0; i < b->count; i++)
+        PyBuffer_Release(&b->at[i]);
+    free(b->at);
+}
+
 static bool has_slot(const PyType_Slot *slots, int slot)
 {
     for (; slots->slot; slots++)
@@ -167,21 +212,19 @@ static bool has_slot(const PyType_Slot *slots, int slot)
     return false;
 }
 
-PyTypeObject *
-core_type(PyObject *module, const char *name, size_t size, PyType_Slot *slots)
+static int add_type(PyObject *module, struct core_type *t)
 {
-    PyType_Spec spec = {
-        .name = name,
-        .basicsize = (int)size,
-        .flags = Py_TPFLAGS_DEFAULT |
-                 (has_slot(slots, Py_tp_traverse) ? Py_TPFLAGS_HAVE_GC : 0) |
-                 (has_slot(slots, Py_tp_new) ? 0 : Py_TPFLAGS_DISALLOW_INSTANTIATION),
-        .slots = slots};
+    unsigned gc = has_slot(t->slots, Py_tp_traverse) ? Py_TPFLAGS_HAVE_GC : 0;
+    unsigned new =
+        has_slot(t->slots, Py_tp_new) ? 0 : Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    PyType_Spec spec = {.name = t->name,
+                        .basicsize = (int)t->size,
+                        .flags = Py_TPFLAGS_DEFAULT | gc | new,
+                        .slots = t->slots};
     PyObject *type = PyType_FromSpec(&spec);
 
-    if (type && PyModule_AddObjectRef(module, strrchr(name, '.') + 1, type) < 0)
-        Py_CLEAR(type);
-    return (PyTypeObject *)type;
+    t->type = (PyTypeObject *)type;
+    return type ? PyModule_AddObjectRef(module, strrchr(t->name, '.') + 1, type) : -1;
 }
 
 void core_object_free(PyObject *self)
@@ -210,11 +253,9 @@ static const struct {
 
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    (void)self;
-    if (PyTuple_Size(args) || !kwargs || PyDict_Size(kwargs) != MS_COUNT(given)) {
-        PyErr_SetString(PyExc_TypeError, "setup takes all of its names, and no others");
-        return NULL;
-    }
+    if (PyTuple_Size(args) || !kwargs || PyDict_Size(kwargs) != MS_COUNT(given))
+        return PyErr_Format(PyExc_TypeError,
+                            "setup takes all of its names, and no others");
     for (size_t i = 0; i < MS_COUNT(given); i++) {
         PyObject *value = PyDict_GetItemString(kwargs, given[i].name);
         PyObject *old = *given[i].slot;
@@ -234,7 +275,6 @@ static PyObject *check_engine_name(PyObject *self, PyObject *name)
     Py_ssize_t len;
     const char *text = PyUnicode_AsUTF8AndSize(name, &len);
 
-    (void)self;
     if (!text && !PyErr_ExceptionMatches(PyExc_UnicodeError))
         return NULL;
     PyErr_Clear();
@@ -242,10 +282,9 @@ static PyObject *check_engine_name(PyObject *self, PyObject *name)
         ms_error_set(&err, -EINVAL, "engine: the name is not UTF-8");
     else
         ms_title_check(text, (size_t)len, MS_ENGINE_NAME_MAX, "engine", &err);
-    if (!err.code)
-        Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError, err.text);
-    return NULL;
+    if (err.code)
+        return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    Py_RETURN_NONE;
 }
 
 /* (seconds): as messages have a duration; 0 if it is not positive. */
@@ -253,7 +292,6 @@ static PyObject *ns(PyObject *self, PyObject *seconds)
 {
     double s = PyFloat_AsDouble(seconds);
 
-    (void)self;
     return s == -1.0 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(core_ns(s));
 }
 
@@ -273,28 +311,37 @@ PyMODINIT_FUNC PyInit__core(void);
 static int add_all(PyObject *module)
 {
     static int (*const setups[])(PyObject *) = {core_payload_setup,
-                                                core_call_setup,
-                                                core_peer_setup,
-                                                core_head_setup,
                                                 core_operation_setup,
-                                                core_step_setup,
-                                                core_worker_setup,
-                                                core_rows_setup,
-                                                core_store_setup,
-                                                core_piece_setup,
-                                                core_private_map_setup,
-                                                core_spare_setup,
+                                                core_serve_setup,
                                                 core_constants_setup};
-    PyMethodDef *const functions[] = {core_zygote_methods,
-                                      core_mapping_methods,
-                                      core_call_many_methods,
-                                      core_step_methods,
-                                      core_dispatch_methods,
-                                      core_head_functions};
+    struct core_type *const types[] = {&core_memory,
+                                       &core_call,
+                                       &core_inbox,
+                                       &core_peer,
+                                       &core_head,
+                                       &core_operation,
+                                       &core_host,
+                                       &core_request,
+                                       &core_rows,
+                                       &core_held};
+    PyMethodDef *const functions[] = {core_call_functions,
+                                      core_call_many_functions,
+                                      core_dispatch_functions,
+                                      core_head_functions,
+                                      core_mapping_functions,
+                                      core_memory_functions,
+                                      core_piece_functions,
+                                      core_rows_functions,
+                                      core_step_functions,
+                                      core_store_functions,
+                                      core_worker_functions,
+                                      core_zygote_functions};
     int rc = PyModule_AddStringConstant(module, "version", MS_VERSION);
 
     for (size_t i = 0; rc == 0 && i < MS_COUNT(setups); i++)
         rc = setups[i](module);
+    for (size_t i = 0; rc == 0 && i < MS_COUNT(types); i++)
+        rc = add_type(module, types[i]);
     for (size_t i = 0; rc == 0 && i < MS_COUNT(functions); i++)
         rc = PyModule_AddFunctions(module, functions[i]);
     return rc;

@@ -16,7 +16,6 @@
 #include <string.h>
 
 PyObject *core_refused;
-static PyTypeObject *operation_type;
 
 struct operation {
     PyObject_HEAD struct ms_head_op *op;
@@ -68,7 +67,7 @@ PyObject *head_ask(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "sO!", &verb, &PyDict_Type, &fields))
         return NULL;
     op = begin((struct head *)self, verb, fields);
-    made = op ? PyObject_New(struct operation, operation_type) : NULL;
+    made = op ? PyObject_New(struct operation, core_operation.type) : NULL;
     if (!made) {
         ms_head_op_unref(op);
         return NULL;
@@ -100,26 +99,21 @@ static long rank_of(const char *where)
 /* The one of the lowest rank, which tells of the others too. */
 static PyObject *raise_workers(const Muster__Failure *all)
 {
-    PyObject *failures = PyDict_New(), *errors = NULL, *e = NULL;
+    MS_CLEANUP(core_unref)
+    PyObject *failures = PyDict_New(),
+             *together = core_import("muster.errors", "together");
 
-    for (size_t i = 0; failures && i < all->n_workers; i++) {
-        PyObject *rank = PyLong_FromLong(rank_of(all->workers[i]->where));
-        PyObject *one = rank ? core_failure_exception(all->workers[i], "") : NULL;
+    if (!failures || !together)
+        return NULL;
+    for (size_t i = 0; i < all->n_workers; i++) {
+        MS_CLEANUP(core_unref)
+        PyObject *rank = PyLong_FromLong(rank_of(all->workers[i]->where)),
+                 *one = core_failure_exception(all->workers[i], "");
 
-        if (!one || PyDict_SetItem(failures, rank, one) < 0)
-            Py_CLEAR(failures);
-        Py_XDECREF(rank);
-        Py_XDECREF(one);
+        if (!rank || !one || PyDict_SetItem(failures, rank, one) < 0)
+            return NULL;
     }
-    if (failures)
-        errors = PyImport_ImportModule("muster.errors");
-    if (errors)
-        e = PyObject_CallMethod(errors, "together", "O", failures);
-    Py_XDECREF(errors);
-    Py_XDECREF(failures);
-    core_raise_object(e);
-    Py_XDECREF(e);
-    return NULL;
+    return core_raise_new(PyObject_CallFunctionObjArgs(together, failures, NULL));
 }
 
 /* ---- waiting --------------------------------------------------------------------- */
@@ -152,12 +146,12 @@ static int wait_for(struct ms_head_op *op, PyObject *timeout)
 static PyObject *raise_refused(struct ms_head_op *op, const struct ms_error *err)
 {
     const char *table = ms_head_op_table(op);
+    MS_CLEANUP(core_unref)
     PyObject *args =
         Py_BuildValue("Nsi", core_text(err->text), table ? table : "", -err->code);
 
     if (args)
         PyErr_SetObject(core_refused, args);
-    Py_XDECREF(args);
     return NULL;
 }
 
@@ -202,7 +196,6 @@ static PyObject *operation_result(PyObject *self, PyObject *timeout)
 
 static PyObject *operation_done(PyObject *self, void *unused)
 {
-    (void)unused;
     return PyBool_FromLong(ms_head_op_result(((struct operation *)self)->op, NULL) !=
                            -EINPROGRESS);
 }
@@ -218,12 +211,12 @@ static PyType_Slot operation_slots[] = {{Py_tp_dealloc, operation_dealloc},
                                         {Py_tp_getset, operation_getset},
                                         {0, NULL}};
 
+struct core_type core_operation = {.name = "muster._core.Operation",
+                                   .size = sizeof(struct operation),
+                                   .slots = operation_slots};
+
 int core_operation_setup(PyObject *module)
 {
     core_refused = PyErr_NewException("muster._core.Refused", PyExc_LookupError, NULL);
-    if (!core_refused || PyModule_AddObjectRef(module, "Refused", core_refused) < 0)
-        return -1;
-    operation_type = core_type(
-        module, "muster._core.Operation", sizeof(struct operation), operation_slots);
-    return operation_type ? 0 : -1;
+    return core_refused ? PyModule_AddObjectRef(module, "Refused", core_refused) : -1;
 }

@@ -1,7 +1,7 @@
 /* payload.c - payloads of calls: from Python objects to bytes and back
  *
- * A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
- * length of each buffer; then the pickle, then each buffer, all at multiples of ALIGN.
+ * A pickle without buffers is a payload as it is (MS_CODEC_PICKLE); one with buffers, or
+ * with parts in a store, is laid out by stored.c.
  */
 #include "store/payload.h"
 #include "store.h"
@@ -12,48 +12,9 @@
 #include <endian.h>
 #include <string.h>
 
-enum { ALIGN = 16, BUFFERS_IOV_MAX = 16, PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
+enum { PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
 
 static PyObject *pickle_dumps, *pickle_loads, *protocol;
-PyTypeObject *core_memory_type;
-
-/* ---- memory that Python objects point into --------------------------------------- */
-
-struct memory {
-    PyObject_HEAD uint8_t *memory;
-    uint8_t *at;
-    Py_ssize_t len;
-};
-
-static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
-{
-    struct memory *m = (struct memory *)self;
-
-    return PyBuffer_FillInfo(view, self, m->at, m->len, 0, flags);
-}
-
-static void memory_dealloc(PyObject *self)
-{
-    free(((struct memory *)self)->memory);
-    core_object_free(self);
-}
-
-static PyType_Slot memory_slots[] = {
-    {Py_tp_dealloc, memory_dealloc}, {Py_bf_getbuffer, memory_getbuffer}, {0, NULL}};
-
-PyObject *core_memory_new(uint8_t *block, const uint8_t *at, size_t len)
-{
-    struct memory *m = PyObject_New(struct memory, core_memory_type);
-
-    if (!m) {
-        free(block);
-        return NULL;
-    }
-    m->memory = block;
-    m->at = (uint8_t *)(uintptr_t)at;
-    m->len = (Py_ssize_t)len;
-    return (PyObject *)m;
-}
 
 /* ---- encoding -------------------------------------------------------------------- */
 
@@ -101,188 +62,75 @@ static int is_plain(PyObject *o, int depth, int *room)
     return PyDict_CheckExact(o) && is_plain_dict(o, depth - 1, room);
 }
 
-static int hold_buffers(struct core_payload *p, PyObject *list)
+Py_buffer *core_payload_hold(struct core_payload *p, PyObject *o)
 {
-    Py_ssize_t n = PySequence_Size(list);
+    size_t n = (size_t)p->buffer_count;
 
-    if (n < 0)
-        return -1;
-    if (n == 0)
-        return 0;
-    p->buffers = calloc((size_t)n, sizeof *p->buffers);
-    if (!p->buffers) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_GetItem(list, i);
-        int rc = item ? PyObject_GetBuffer(item, &p->buffers[i], PyBUF_SIMPLE) : -1;
+    if ((n & (n - 1)) == 0) { /* room for twice as many */
+        Py_buffer *more = realloc(p->buffers, (n ? 2 * n : 1) * sizeof *more);
 
-        Py_XDECREF(item);
-        if (rc < 0)
-            return -1;
-        p->buffer_count++;
+        if (!more) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        p->buffers = more;
     }
-    return 0;
+    if (PyObject_GetBuffer(o, &p->buffers[n], PyBUF_SIMPLE) < 0)
+        return NULL;
+    p->buffer_count++;
+    return &p->buffers[n];
 }
 
 static int pickle_value(PyObject *value, PyObject *dumps, struct core_payload *p)
 {
+    MS_CLEANUP(core_unref) PyObject *parts = NULL;
+    PyObject *list;
     int room = PLAIN_MAX;
-    PyObject *pair, *list;
-    int rc;
 
     if (is_plain(value, PLAIN_DEPTH, &room)) {
         p->pickle = PyObject_CallFunctionObjArgs(pickle_dumps, value, protocol, NULL);
         return p->pickle ? 0 : -1;
     }
-    pair = PyObject_CallFunctionObjArgs(dumps, value, NULL);
-    if (!pair)
-        return -1;
-    if (!PyArg_ParseTuple(pair, "SO|O", &p->pickle, &list, &p->refs)) {
+    parts = PyObject_CallFunctionObjArgs(dumps, value, NULL);
+    if (!parts ||
+        !PyArg_ParseTuple(parts, "SO!|O", &p->pickle, &PyList_Type, &list, &p->refs)) {
         p->pickle = p->refs = NULL;
-        Py_DECREF(pair);
         return -1;
     }
     Py_INCREF(p->pickle);
     Py_XINCREF(p->refs);
-    rc = hold_buffers(p, list);
-    Py_DECREF(pair);
-    return rc;
-}
-
-static void add_iov(struct core_payload *p, const void *at, size_t len)
-{
-    static const uint8_t zeros[ALIGN];
-    size_t pad = (ALIGN - len % ALIGN) % ALIGN;
-
-    p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)at, len};
-    if (pad && p->buffer_count)
-        p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)zeros, pad};
-}
-
-static size_t padded(size_t len)
-{
-    return (len + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* More buffers than fit into one iovec: put them into one block. */
-static int gather_buffers(struct core_payload *p)
-{
-    size_t total = 0, at = 0;
-
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
-        total += padded((size_t)p->buffers[i].len);
-    p->gathered = calloc(1, total ? total : 1);
-    if (!p->gathered) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
-        memcpy(p->gathered + at, p->buffers[i].buf, (size_t)p->buffers[i].len);
-        at += padded((size_t)p->buffers[i].len);
-    }
-    add_iov(p, p->gathered, total);
+    for (Py_ssize_t i = 0; i < PyList_Size(list); i++)
+        if (!core_payload_hold(p, PyList_GetItem(list, i)))
+            return -1;
     return 0;
 }
 
-static int lay_out(struct core_payload *p, char *pickle, Py_ssize_t pickle_len)
+static int encode_pickled(PyObject *value,
+                          PyObject *dumps,
+                          enum core_stored_how how,
+                          struct core_payload *p)
 {
-    size_t head_len = 16 + 8 * (size_t)p->buffer_count;
-    uint32_t count = htole32((uint32_t)p->buffer_count);
-    uint64_t len = htole64((uint64_t)pickle_len);
-
-    p->head = calloc(1, head_len);
-    if (!p->head) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    memcpy(p->head, &count, sizeof count);
-    memcpy(p->head + 8, &len, sizeof len);
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
-        len = htole64((uint64_t)p->buffers[i].len);
-        memcpy(p->head + 16 + 8 * i, &len, sizeof len);
-    }
-    add_iov(p, p->head, head_len);
-    add_iov(p, pickle, (size_t)pickle_len);
-    if (p->buffer_count > BUFFERS_IOV_MAX)
-        return gather_buffers(p);
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
-        add_iov(p, p->buffers[i].buf, (size_t)p->buffers[i].len);
-    return 0;
-}
-
-static int lay_out_inline(struct core_payload *p)
-{
-    char *pickle;
-    Py_ssize_t len;
-
-    if (p->refs && PySequence_Size(p->refs) > 0) {
-        core_raise_kind(
-            "bad_result", "it has a Ref, and whoever asked has no store", "");
-        return -1;
-    }
-    if (PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
-        return -1;
-    return lay_out(p, pickle, len);
-}
-
-static int encode_pickle(PyObject *value, struct core_payload *p)
-{
-    return pickle_value(value, core_dumps_alone, p) < 0 ? -1 : lay_out_inline(p);
-}
-
-/* A result that needs no store: a worker opens its store when the first one does. */
-static bool is_small_result(const struct core_payload *p, enum core_stored_how how)
-{
-    return how == CORE_STORED_RESULT && !p->buffer_count &&
-           (!p->refs || PySequence_Size(p->refs) == 0) &&
-           (size_t)PyBytes_Size(p->pickle) <= MS_PAYLOAD_PICKLE_MAX;
-}
-
-/* With what is big in the node's store, if there is one. */
-static int encode_stored(PyObject *value,
-                         PyObject *dumps,
-                         enum core_stored_how how,
-                         struct core_payload *p)
-{
-    int rc;
-
-    if (pickle_value(value, dumps, p) < 0)
-        return -1;
-    if (is_small_result(p, how))
-        return lay_out_inline(p);
-    rc = core_store_get() ? core_stored_lay_out(p, p->refs, how) : 1;
-    return rc > 0 ? lay_out_inline(p) : rc;
+    return pickle_value(value, dumps, p) < 0 ? -1 : core_stored_lay_out(p, how);
 }
 
 static int encode_bytes(PyObject *value, const char *what, struct core_payload *p)
 {
-    PyObject *list;
-    int rc;
+    MS_CLEANUP(core_unref) PyObject *type = NULL;
+    Py_buffer *b;
 
     p->codec = MS_CODEC_BYTES;
     if (value == Py_None)
         return 0; /* of a method that gives nothing */
     if (!PyObject_CheckBuffer(value)) {
-        PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");
-        PyObject *text = type
-                             ? PyUnicode_FromFormat(
-                                   "%s is a %U: this codec has bytes alone", what, type)
-                             : NULL;
-
-        if (text)
-            core_raise_kind("bad_argument", PyUnicode_AsUTF8AndSize(text, NULL), "");
-        Py_XDECREF(type);
-        Py_XDECREF(text);
+        type = PyType_GetName(Py_TYPE(value));
+        core_raise_kind(
+            "bad_argument", "%s is a %V: this codec has bytes alone", what, type, "?");
         return -1;
     }
-    list = PyTuple_Pack(1, value);
-    rc = list ? hold_buffers(p, list) : -1;
-    Py_XDECREF(list);
-    if (rc < 0)
+    b = core_payload_hold(p, value);
+    if (!b)
         return -1;
-    p->iov[p->count++] = (struct iovec){p->buffers[0].buf, (size_t)p->buffers[0].len};
+    p->iov[p->count++] = (struct iovec){b->buf, (size_t)b->len};
     return 0;
 }
 
@@ -294,48 +142,28 @@ static int encoded(int rc, struct core_payload *p)
     return rc;
 }
 
-int core_encode(PyObject *value, uint8_t codec, struct core_payload *p)
+int core_encode(PyObject *value,
+                uint8_t codec,
+                enum core_stored_how how,
+                struct core_payload *p)
 {
+    PyObject *dumps = how == CORE_STORED_NONE ? core_dumps_alone : core_dumps;
+
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
     if (codec == MS_CODEC_PLAIN)
         return encoded(core_plain_encode(value, p), p);
     if (codec == MS_CODEC_BYTES)
         return encoded(encode_bytes(value, "value", p), p);
-    if (codec == MS_CODEC_STORED)
-        return encoded(encode_stored(value, core_dumps, CORE_STORED_RESULT, p), p);
-    return encoded(encode_pickle(value, p), p);
-}
-
-int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p)
-{
-    if (codec != MS_CODEC_PICKLE)
-        return core_encode(value, codec, p);
-    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    return encoded(encode_stored(value, core_dumps, CORE_STORED_CALL, p), p);
-}
-
-int core_encode_put(PyObject *value, struct core_payload *p)
-{
-    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    return encoded(encode_stored(value, core_dumps, CORE_STORED_PUT, p), p);
+    return encoded(encode_pickled(value, dumps, how, p), p);
 }
 
 static int encode_one_bytes(PyObject *args, PyObject *kwargs, struct core_payload *p)
 {
     if (PyTuple_Size(args) == 1 && (kwargs == Py_None || PyDict_Size(kwargs) == 0))
         return encode_bytes(PyTuple_GetItem(args, 0), "args[0]", p);
-    core_raise_kind(
-        "bad_argument", "codec=\"bytes\" takes one argument, without a name", "");
+    core_raise_kind("bad_argument",
+                    "codec=\"bytes\" takes one argument, without a name");
     return -1;
-}
-
-static int encode_pair(PyObject *args, PyObject *kwargs, struct core_payload *p)
-{
-    PyObject *pair = PyTuple_Pack(2, args, kwargs);
-    int rc = pair ? encode_stored(pair, core_dumps_call, CORE_STORED_CALL, p) : -1;
-
-    Py_XDECREF(pair);
-    return rc;
 }
 
 int core_encode_call(PyObject *args,
@@ -343,12 +171,17 @@ int core_encode_call(PyObject *args,
                      uint8_t codec,
                      struct core_payload *p)
 {
+    MS_CLEANUP(core_unref) PyObject *pair = NULL;
+
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
     if (codec == MS_CODEC_PLAIN)
         return encoded(core_plain_encode_call(args, kwargs, p), p);
     if (codec == MS_CODEC_BYTES)
         return encoded(encode_one_bytes(args, kwargs, p), p);
-    return encoded(encode_pair(args, kwargs, p), p);
+    pair = PyTuple_Pack(2, args, kwargs);
+    if (!pair)
+        return -1;
+    return encoded(encode_pickled(pair, core_dumps_call, CORE_STORED_CALL, p), p);
 }
 
 PyObject *core_payload_bytes(const struct core_payload *p)
@@ -384,104 +217,14 @@ void core_payload_release(struct core_payload *p)
 
 /* ---- decoding -------------------------------------------------------------------- */
 
-static PyObject *malformed(void)
-{
-    PyErr_SetString(PyExc_ValueError, "the payload is malformed");
-    return NULL;
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-    uint64_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le64toh(v);
-}
-
-/* The buffers as a list of memoryviews into `owner`. */
-static PyObject *
-views(PyObject *owner, const uint8_t *body, size_t len, size_t at, uint32_t count)
-{
-    PyObject *whole = PyMemoryView_FromObject(owner);
-    PyObject *list = whole ? PyList_New(0) : NULL;
-
-    for (uint32_t i = 0; list && i < count; i++) {
-        uint64_t size = get64(body + 16 + 8 * i);
-        PyObject *view = NULL;
-
-        if (at <= len && size <= len - at)
-            view = PySequence_GetSlice(whole, (Py_ssize_t)at, (Py_ssize_t)(at + size));
-        else
-            malformed();
-        if (!core_append(list, view))
-            Py_CLEAR(list);
-        at += padded(size);
-    }
-    Py_XDECREF(whole);
-    return list;
-}
-
-static PyObject *load_with_buffers(uint8_t *memory,
-                                   const uint8_t *body,
-                                   size_t len,
-                                   uint32_t count,
-                                   uint64_t pickle_len)
-{
-    size_t head = padded(16 + 8 * (size_t)count);
-    PyObject *owner, *list, *pickle, *value = NULL;
-
-    body = ms_plain_align(memory, body, len);
-    owner = core_memory_new(memory, body, len);
-    if (!owner)
-        return NULL;
-    list = views(owner, body, len, head + padded(pickle_len), count);
-    pickle = list ? PyMemoryView_FromMemory((char *)(uintptr_t)(body + head),
-                                            (Py_ssize_t)pickle_len,
-                                            PyBUF_READ)
-                  : NULL;
-    if (pickle)
-        value = PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL);
-    Py_XDECREF(pickle);
-    Py_XDECREF(list);
-    Py_DECREF(owner);
-    return value;
-}
-
 PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len)
 {
+    MS_CLEANUP(ms_cleanup_free) uint8_t *owned = memory;
+    MS_CLEANUP(core_unref)
     PyObject *view =
         PyMemoryView_FromMemory((char *)(uintptr_t)pickle, (Py_ssize_t)len, PyBUF_READ);
-    PyObject *value =
-        view ? PyObject_CallFunctionObjArgs(pickle_loads, view, NULL) : NULL;
 
-    Py_XDECREF(view);
-    free(memory);
-    return value;
-}
-
-static PyObject *load_pickle(uint8_t *memory, const uint8_t *body, size_t len)
-{
-    uint32_t count;
-    uint64_t pickle_len;
-    size_t head;
-
-    if (len < 16) {
-        free(memory);
-        return malformed();
-    }
-    memcpy(&count, body, sizeof count);
-    count = le32toh(count);
-    pickle_len = get64(body + 8);
-    head = 16 + 8 * (size_t)count;
-    if (count)
-        head = padded(head);
-    if (count > (len - 16) / 8 || head > len || pickle_len > len - head) {
-        free(memory);
-        return malformed();
-    }
-    if (count)
-        return load_with_buffers(memory, body, len, count, pickle_len);
-    return core_load_bare(memory, body + head, pickle_len);
+    return view ? PyObject_CallFunctionObjArgs(pickle_loads, view, NULL) : NULL;
 }
 
 PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len)
@@ -489,7 +232,7 @@ PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_
     PyObject *value;
 
     if (codec == MS_CODEC_PICKLE)
-        return load_pickle(memory, body, len);
+        return core_load_bare(memory, body, len);
     if (codec == MS_CODEC_STORED)
         return core_stored_decode(memory, body, len);
     if (codec == MS_CODEC_PLAIN)
@@ -497,6 +240,21 @@ PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_
     value = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)len);
     free(memory);
     return value;
+}
+
+PyObject *core_decode_bytes(uint8_t codec, PyObject *bytes)
+{
+    Py_ssize_t len;
+    uint8_t *copy;
+    char *at;
+
+    if (PyBytes_AsStringAndSize(bytes, &at, &len) < 0)
+        return NULL;
+    copy = ms_bytes_copy(at, (size_t)len);
+    if (!copy)
+        return PyErr_NoMemory();
+    /* taken over. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+    return core_decode(codec, copy, copy, (size_t)len);
 }
 
 PyObject *
@@ -514,15 +272,8 @@ core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len
 
 int core_payload_setup(PyObject *module)
 {
-    PyObject *pickle = PyImport_ImportModule("_pickle");
-
-    if (!pickle)
-        return -1;
-    pickle_dumps = PyObject_GetAttrString(pickle, "dumps");
-    pickle_loads = PyObject_GetAttrString(pickle, "loads");
-    Py_DECREF(pickle);
+    pickle_dumps = core_import("_pickle", "dumps");
+    pickle_loads = core_import("_pickle", "loads");
     protocol = PyLong_FromLong(5);
-    core_memory_type =
-        core_type(module, "muster._core.Memory", sizeof(struct memory), memory_slots);
-    return pickle_dumps && pickle_loads && protocol && core_memory_type ? 0 : -1;
+    return pickle_dumps && pickle_loads && protocol ? 0 : -1;
 }

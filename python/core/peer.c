@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-PyTypeObject *core_peer_type;
-
 PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner)
 {
     struct ms_error err = {0};
@@ -26,7 +24,7 @@ PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owne
     peer = ms_peer_create(client, address, uid, label, &err);
     if (!peer)
         return core_raise(&err);
-    p = PyObject_New(struct peer, core_peer_type);
+    p = (struct peer *)PyType_GenericAlloc(core_peer.type, 0);
     if (!p) {
         ms_peer_unref(peer);
         return NULL;
@@ -34,8 +32,6 @@ PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owne
     p->peer = peer;
     p->owner = Py_NewRef(owner);
     p->label = PyUnicode_FromString(label);
-    p->engine = p->method = NULL;
-    p->op = 0;
     return (PyObject *)p;
 }
 
@@ -72,15 +68,13 @@ int peer_method_op(struct peer *p, PyObject *engine, PyObject *method)
     if ((size_t)engine_len == strlen(engine_text) &&
         (size_t)method_len == strlen(method_text))
         op = ms_peer_method(p->peer, engine_text, method_text);
-    if (op < 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "'%s' cannot be called: %s",
-                     method_text,
-                     op == -ENAMETOOLONG ? "its name is empty or too long"
-                     : op == -EILSEQ     ? "a name is UTF-8 without control characters"
+    if (op < 0)
+        return core_fail(PyExc_ValueError,
+                         "'%s' cannot be called: %s",
+                         method_text,
+                         op == -ENAMETOOLONG ? "its name is empty or too long"
+                         : op == -EILSEQ ? "a name is UTF-8 without control characters"
                                          : strerror(-op));
-        return -1;
-    }
     Py_INCREF(engine);
     Py_INCREF(method);
     Py_XDECREF(p->engine);
@@ -97,19 +91,15 @@ int peer_parse_codec(PyObject *codec)
 
     if (n == -1 && PyErr_Occurred())
         return -1;
-    if (n != MS_CODEC_BYTES && n != MS_CODEC_PICKLE && n != MS_CODEC_PLAIN) {
-        PyErr_Format(PyExc_ValueError, "there is no codec %ld for calls", n);
-        return -1;
-    }
+    if (n != MS_CODEC_BYTES && n != MS_CODEC_PICKLE && n != MS_CODEC_PLAIN)
+        return core_fail(PyExc_ValueError, "there is no codec %ld for calls", n);
     return (int)n;
 }
 
 int peer_encode(PyObject *args, PyObject *kwargs, int codec, struct core_payload *p)
 {
-    if (!PyTuple_Check(args) || (kwargs != Py_None && !PyDict_Check(kwargs))) {
-        PyErr_SetString(PyExc_TypeError, "arguments are a tuple and a dict or None");
-        return -1;
-    }
+    if (!PyTuple_Check(args) || (kwargs != Py_None && !PyDict_Check(kwargs)))
+        return core_fail(PyExc_TypeError, "arguments are a tuple and a dict or None");
     return core_encode_call(args, kwargs, (uint8_t)codec, p);
 }
 
@@ -186,41 +176,23 @@ static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 /* ---- waiting at once ------------------------------------------------------------- */
 
-/* The value of a call that is done and is no stream, without a Call object. */
-static PyObject *quick_result(struct ms_call *call)
-{
-    struct ms_outcome o;
-    PyObject *value;
-    void *stored;
-
-    ms_call_outcome(call, &o);
-    if (o.kind == MS_KIND_ERROR)
-        return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
-    ms_call_take_body(call); /* core_decode frees it */
-    stored = ms_call_take_stored(call);
-    value = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
-    core_hold_unref(stored);
-    return value;
-}
-
+/* The result of a call with news; without a Call object, unless it is a stream. */
 static PyObject *finish_sync(struct ms_call *call, PyObject *self)
 {
-    struct ms_outcome o;
-    PyObject *result, *object;
+    MS_CLEANUP(core_unref) PyObject *object = NULL;
+    struct ms_outcome o = {.ends_stream = true};
+    PyObject *result;
 
-    if (ms_call_is_done(call)) {
+    if (ms_call_is_done(call))
         ms_call_outcome(call, &o);
-        if (!o.ends_stream) {
-            result = quick_result(call);
-            ms_call_unref(call);
-            return result;
-        }
+    if (o.ends_stream) {
+        object = core_call_new(call, self);
+        return object ? PyObject_CallMethod(object, "result", NULL) : NULL;
     }
-    object = core_call_new(call, self);
-    if (!object)
-        return NULL;
-    result = PyObject_CallMethod(object, "result", NULL);
-    Py_DECREF(object);
+    result = o.kind == MS_KIND_ERROR
+                 ? core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)))
+                 : core_call_value(call, &o);
+    ms_call_unref(call);
     return result;
 }
 
@@ -259,7 +231,7 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "iOO|i", &s.op, &argument, &timeout, &codec) ||
         core_deadline(timeout, MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0 ||
-        core_encode_argument(argument, (uint8_t)codec, &s.payload) < 0)
+        core_encode(argument, (uint8_t)codec, CORE_STORED_CALL, &s.payload) < 0)
         return NULL;
     return start(self, &s);
 }
@@ -289,30 +261,35 @@ static PyObject *control_result(struct ms_call *call, const struct control *c)
     if (o.kind != MS_KIND_REPLY)
         return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
     m = protobuf_c_message_unpack(c->result, NULL, o.len, o.body);
-    if (!m) {
-        PyErr_SetString(core_error, "the worker's answer cannot be read");
-        return NULL;
-    }
-    dict = core_message_dict(m);
+    dict = m ? core_message_dict(m)
+             : PyErr_Format(core_error, "the worker's answer cannot be read");
     protobuf_c_message_free_unpacked(m, NULL);
     return dict;
 }
 
-/* Send the packed argument and wait. */
+/* Send the argument and wait. */
 static PyObject *run_control(struct peer *p,
                              const struct control *c,
-                             struct ms_buf *body,
-                             PyObject *timeout)
+                             PyObject *fields,
+                             int64_t deadline_ns)
 {
-    struct iovec iov = {body->data, body->len};
-    struct ms_call_spec spec = {
-        .op = c->op, .codec = MS_CODEC_PROTO, .waits = true, .iov = &iov, .count = 1};
+    ProtobufCMessage *m = c->argument ? core_message_parse(fields, c->argument) : NULL;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
+    struct ms_call *call = NULL;
     PyObject *result = NULL;
-    struct ms_call *call;
 
-    if (core_deadline(timeout, MS_CALL_TIMEOUT_NS, &spec.deadline_ns) < 0)
+    if (PyErr_Occurred())
         return NULL;
-    call = ms_peer_call(p->peer, &spec);
+    if (!m || ms_proto_pack(m, &body) == 0)
+        call = ms_peer_call(
+            p->peer,
+            &(struct ms_call_spec){.op = c->op,
+                                   .codec = MS_CODEC_PROTO,
+                                   .waits = true,
+                                   .deadline_ns = deadline_ns,
+                                   .iov = &(struct iovec){body.data, body.len},
+                                   .count = 1});
+    protobuf_c_message_free_unpacked(m, NULL);
     if (!call)
         return PyErr_NoMemory();
     if (core_call_wait(call, MS_NEVER) < 0)
@@ -323,38 +300,24 @@ static PyObject *run_control(struct peer *p,
     return result;
 }
 
-static int pack(const struct control *c, PyObject *fields, struct ms_buf *out)
-{
-    ProtobufCMessage *m = c->argument ? core_message_parse(fields, c->argument) : NULL;
-    int rc = m ? ms_proto_pack(m, out) : 0;
-
-    protobuf_c_message_free_unpacked(m, NULL);
-    if (rc < 0)
-        PyErr_NoMemory();
-    return PyErr_Occurred() ? -1 : 0;
-}
-
 /* (name, fields, timeout): its answer as a dict. */
 static PyObject *peer_control(PyObject *self, PyObject *args)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
     PyObject *fields, *timeout;
+    int64_t deadline_ns;
     const char *name;
 
-    if (!PyArg_ParseTuple(args, "sO!O", &name, &PyDict_Type, &fields, &timeout))
+    if (!PyArg_ParseTuple(args, "sO!O", &name, &PyDict_Type, &fields, &timeout) ||
+        core_deadline(timeout, MS_CALL_TIMEOUT_NS, &deadline_ns) < 0)
         return NULL;
     for (size_t i = 0; i < MS_COUNT(controls); i++)
         if (strcmp(controls[i].name, name) == 0)
-            return pack(&controls[i], fields, &body) < 0
-                       ? NULL
-                       : run_control((struct peer *)self, &controls[i], &body, timeout);
-    PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
-    return NULL;
+            return run_control((struct peer *)self, &controls[i], fields, deadline_ns);
+    return PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
 }
 
 static PyObject *peer_uid(PyObject *self, void *unused)
 {
-    (void)unused;
     return PyLong_FromUnsignedLongLong(ms_peer_uid(((struct peer *)self)->peer));
 }
 
@@ -378,9 +341,5 @@ static PyType_Slot peer_slots[] = {{Py_tp_dealloc, peer_dealloc},
                                    {Py_tp_members, peer_members},
                                    {0, NULL}};
 
-int core_peer_setup(PyObject *module)
-{
-    core_peer_type =
-        core_type(module, "muster._core.Peer", sizeof(struct peer), peer_slots);
-    return core_peer_type ? 0 : -1;
-}
+struct core_type core_peer = {
+    .name = "muster._core.Peer", .size = sizeof(struct peer), .slots = peer_slots};

@@ -40,62 +40,41 @@ static PyObject *path_text(const struct encoder *e)
     return text;
 }
 
-/* Raise SerializationError: "<where it is> <what it is>". Takes `what`. */
-static int refuse(const struct encoder *e, PyObject *what)
+/* Raise SerializationError: "<where it is> <what it is>". */
+static int refuse(const struct encoder *e, const char *format, ...)
 {
-    PyObject *path = what ? path_text(e) : NULL;
-    PyObject *text = path ? PyUnicode_FromFormat("%U %U", path, what) : NULL;
-    const char *message = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    MS_CLEANUP(core_unref) PyObject *path = path_text(e), *what = NULL;
+    va_list args;
 
-    if (message)
-        core_raise_kind("bad_argument", message, "");
-    Py_XDECREF(text);
-    Py_XDECREF(path);
-    Py_XDECREF(what);
+    va_start(args, format);
+    what = PyUnicode_FromFormatV(format, args);
+    va_end(args);
+    if (path && what)
+        core_raise_kind("bad_argument", "%U %U", path, what);
     return -1;
 }
 
 static int refuse_type(const struct encoder *e, PyObject *o)
 {
-    PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__qualname__");
-    PyObject *what =
-        name ? PyUnicode_FromFormat(
-                   "is a %U: plain data has None, bool, int, float, str, bytes, list, "
-                   "tuple, dict with str keys, and tensors (codec=\"pickle\" has all)",
-                   name)
-             : NULL;
+    MS_CLEANUP(core_unref) PyObject *name = PyType_GetQualName(Py_TYPE(o));
 
-    Py_XDECREF(name);
-    return refuse(e, what);
+    if (!name)
+        return -1;
+    return refuse(e,
+                  "is a %U: plain data has None, bool, int, float, str, bytes, list, "
+                  "tuple, dict with str keys, and tensors (codec=\"pickle\" has all)",
+                  name);
 }
 
 /* The exception that is set, told with its place. */
 static int refuse_because(const struct encoder *e)
 {
-    PyObject *why;
+    MS_CLEANUP(core_unref) PyObject *why = NULL;
 
     if (!PyErr_ExceptionMatches(PyExc_ValueError))
         return -1;
     why = core_exception_take();
-    refuse(e, why ? PyUnicode_FromFormat("is %S", why) : NULL);
-    Py_XDECREF(why);
-    return -1;
-}
-
-/* The buffer lives as long as the payload: the writer points into it. */
-static Py_buffer *hold(struct core_payload *p, PyObject *o)
-{
-    Py_buffer *more =
-        realloc(p->buffers, ((size_t)p->buffer_count + 1) * sizeof *p->buffers);
-
-    if (!more) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    p->buffers = more;
-    if (PyObject_GetBuffer(o, &more[p->buffer_count], PyBUF_SIMPLE) < 0)
-        return NULL;
-    return &more[p->buffer_count++];
+    return why ? refuse(e, "is %S", why) : -1;
 }
 
 static void let_go(struct core_payload *p)
@@ -107,7 +86,7 @@ static int put(struct encoder *e, enum ms_plain_place place, PyObject *o);
 
 static int put_buffer(struct encoder *e, enum ms_plain_place place, PyObject *o)
 {
-    Py_buffer *b = hold(e->p, o);
+    Py_buffer *b = core_payload_hold(e->p, o); /* the writer may point into it */
     int refs = e->w->ref_count;
 
     if (!b)
@@ -124,13 +103,11 @@ static int shape_parse(PyObject *tuple, uint64_t *shape, uint32_t *ndim)
 
     if (n < 0)
         return -1;
-    if (n > (Py_ssize_t)MS_PLAIN_DIMS_MAX) {
-        PyErr_Format(PyExc_ValueError,
-                     "a tensor of %zd dimensions: plain data has at most %d",
-                     n,
-                     (int)MS_PLAIN_DIMS_MAX);
-        return -1;
-    }
+    if (n > (Py_ssize_t)MS_PLAIN_DIMS_MAX)
+        return core_fail(PyExc_ValueError,
+                         "a tensor of %zd dimensions: plain data has at most %d",
+                         n,
+                         (int)MS_PLAIN_DIMS_MAX);
     for (Py_ssize_t i = 0; i < n; i++)
         shape[i] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, i));
     *ndim = (uint32_t)n;
@@ -142,17 +119,17 @@ static int put_tensor(struct encoder *e, enum ms_plain_place place, PyObject *pa
     uint64_t shape[MS_PLAIN_DIMS_MAX];
     PyObject *sizes, *data;
     int dtype, refs = e->w->ref_count;
-    uint32_t ndim;
+    uint32_t ndim = 0;
     size_t size;
     Py_buffer *b;
 
     if (!PyArg_ParseTuple(parts, "iO!O", &dtype, &PyTuple_Type, &sizes, &data))
         return -1;
-    if (shape_parse(sizes, shape, &ndim) < 0 || !(b = hold(e->p, data)))
+    if (shape_parse(sizes, shape, &ndim) < 0 || !(b = core_payload_hold(e->p, data)))
         return refuse_because(e);
     if (ms_plain_tensor_size((enum muster_dtype)dtype, shape, ndim, &size) < 0 ||
         size != (size_t)b->len)
-        return refuse(e, PyUnicode_FromString("is a tensor that is too big"));
+        return refuse(e, "is a tensor that is too big");
     ms_plain_put_tensor(
         e->w, place, (enum muster_dtype)dtype, shape, ndim, b->buf, size);
     if (e->w->ref_count == refs)
@@ -163,19 +140,14 @@ static int put_tensor(struct encoder *e, enum ms_plain_place place, PyObject *pa
 /* A tensor, or a number that is not Python's own. */
 static int put_other(struct encoder *e, enum ms_plain_place place, PyObject *o)
 {
+    MS_CLEANUP(core_unref)
     PyObject *parts = PyObject_CallFunctionObjArgs(core_tensor_of, o, NULL);
-    int rc;
 
     if (!parts)
         return refuse_because(e);
     if (parts == Py_None)
-        rc = refuse_type(e, o);
-    else if (PyTuple_Check(parts))
-        rc = put_tensor(e, place, parts);
-    else
-        rc = put(e, place, parts);
-    Py_DECREF(parts);
-    return rc;
+        return refuse_type(e, o);
+    return PyTuple_Check(parts) ? put_tensor(e, place, parts) : put(e, place, parts);
 }
 
 static int put_int(struct encoder *e, enum ms_plain_place place, PyObject *o)
@@ -184,8 +156,7 @@ static int put_int(struct encoder *e, enum ms_plain_place place, PyObject *o)
     long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
 
     if (overflow)
-        return refuse(
-            e, PyUnicode_FromString("is an int beyond 64 bits, which plain data has"));
+        return refuse(e, "is an int beyond 64 bits, which plain data has");
     if (n == -1 && PyErr_Occurred())
         return -1;
     ms_plain_put_int(e->w, place, n);
@@ -199,7 +170,7 @@ static int put_text(struct encoder *e, enum ms_plain_place place, PyObject *o)
 
     if (!text) {
         PyErr_Clear();
-        return refuse(e, PyUnicode_FromString("is a str that UTF-8 does not have"));
+        return refuse(e, "is a str that UTF-8 does not have");
     }
     ms_plain_put_data(e->w, place, MUSTER_TEXT, text, (size_t)len);
     return 0;
@@ -210,9 +181,7 @@ static int enter(struct encoder *e)
 {
     if (e->depth > MS_PLAIN_DEPTH_MAX) {
         e->depth = 2; /* enough to find it */
-        return refuse(e,
-                      PyUnicode_FromFormat("... is nested deeper than %d",
-                                           (int)MS_PLAIN_DEPTH_MAX));
+        return refuse(e, "... is nested deeper than %d", (int)MS_PLAIN_DEPTH_MAX);
     }
     e->depth++;
     return 0;
@@ -225,12 +194,12 @@ static int put_items(struct encoder *e, PyObject *sequence)
     for (Py_ssize_t i = 0;
          rc == 0 && i < (is_list ? PyList_Size(sequence) : PyTuple_Size(sequence));
          i++) {
+        MS_CLEANUP(core_unref)
         PyObject *item = Py_NewRef(is_list ? PyList_GetItem(sequence, i)
                                            : PyTuple_GetItem(sequence, i));
 
         e->path[e->depth - 1] = (struct step){.index = i};
         rc = put(e, MS_PLAIN_ITEM, item);
-        Py_DECREF(item);
     }
     if (rc == 0)
         e->depth--;
@@ -246,11 +215,11 @@ static int put_entry(struct encoder *e, bool named, PyObject *key, PyObject *val
 
     e->path[e->depth - 1] = (struct step){.key = key};
     if (!PyUnicode_Check(key))
-        return refuse(e, PyUnicode_FromString("has a key that is no str"));
+        return refuse(e, "has a key that is no str");
     text = PyUnicode_AsUTF8AndSize(key, &len);
     if (!text || memchr(text, 0, (size_t)len)) {
         PyErr_Clear();
-        return refuse(e, PyUnicode_FromString("has a key that plain data cannot have"));
+        return refuse(e, "has a key that plain data cannot have");
     }
     mark = ms_plain_begin_entry(e->w, named, text, (size_t)len);
     rc = put(e, MS_PLAIN_ENTRY_VALUE, value);
@@ -321,15 +290,12 @@ static int finish(struct encoder *e)
     if (count == -E2BIG) {
         e->depth = 0;
         return refuse(e,
-                      PyUnicode_FromFormat(
-                          "is beyond a limit: at most %zd values (a tensor is one)"
-                          " and 8 GiB go in one message",
-                          (Py_ssize_t)MS_PLAIN_NODES_MAX));
+                      "is beyond a limit: at most %zd values (a tensor is one)"
+                      " and 8 GiB go in one message",
+                      (Py_ssize_t)MS_PLAIN_NODES_MAX);
     }
-    if (count < 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (count < 0)
+        return core_no_memory();
     e->p->count = count;
     return 0;
 }
@@ -342,10 +308,8 @@ static int encoder_init(struct encoder *e, struct core_payload *p, const char *r
     e->depth = 0;
     p->codec = MS_CODEC_PLAIN;
     p->plain = e->w = malloc(sizeof *p->plain);
-    if (!e->w) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!e->w)
+        return core_no_memory();
     ms_plain_writer_init(e->w);
     return 0;
 }
@@ -391,8 +355,8 @@ struct decoder {
 
 static PyObject *malformed(void)
 {
-    PyErr_SetString(PyExc_ValueError, "this is not plain data, or beyond its limits");
-    return NULL;
+    return PyErr_Format(PyExc_ValueError,
+                        "this is not plain data, or beyond its limits");
 }
 
 static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth);
@@ -400,42 +364,33 @@ static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth
 static PyObject *
 get_items(struct decoder *d, struct ms_plain_cursor list, unsigned depth)
 {
-    PyObject *out = PyList_New(0);
+    MS_CLEANUP(core_unref) PyObject *out = PyList_New(0);
     struct ms_plain_cursor c;
     int rc = 0;
 
     while (out && (rc = ms_plain_next_item(&list, &c)) > 0)
         if (!core_append(out, get(d, c, depth + 1)))
-            Py_CLEAR(out);
-    if (rc < 0 && out) {
-        Py_DECREF(out);
-        return malformed();
-    }
-    return out;
+            return NULL;
+    return rc < 0 ? malformed() : MS_TAKE(out);
 }
 
 static PyObject *
 get_entries(struct decoder *d, struct ms_plain_cursor map, unsigned depth, bool named)
 {
-    PyObject *out = PyDict_New();
+    MS_CLEANUP(core_unref) PyObject *out = PyDict_New();
     struct ms_plain_cursor c;
     struct ms_plain_key key;
     int rc = 0;
 
     while (out && (rc = ms_plain_next_entry(&map, named, &key, &c)) > 0) {
-        PyObject *name = PyUnicode_DecodeUTF8(key.at, (Py_ssize_t)key.len, NULL);
-        PyObject *item = name ? get(d, c, depth + 1) : NULL;
+        MS_CLEANUP(core_unref)
+        PyObject *name = PyUnicode_DecodeUTF8(key.at, (Py_ssize_t)key.len, NULL),
+                 *item = name ? get(d, c, depth + 1) : NULL;
 
         if (!item || PyDict_SetItem(out, name, item) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(name);
-        Py_XDECREF(item);
+            return NULL;
     }
-    if (rc < 0 && out) {
-        Py_DECREF(out);
-        return malformed();
-    }
-    return out;
+    return rc < 0 ? malformed() : MS_TAKE(out);
 }
 
 /* A view of a part of the message, which from now on lives as long as it is seen. */
@@ -444,7 +399,7 @@ static PyObject *view_of(struct decoder *d, const uint8_t *at, size_t len)
     size_t from = len ? (size_t)(at - d->body) : 0;
 
     if (!d->owner) {
-        d->owner = core_memory_new(d->memory, d->body, d->len);
+        d->owner = core_memory_new(d->memory, free, d->body, d->len);
         d->memory = NULL;
         d->view = d->owner ? PyMemoryView_FromObject(d->owner) : NULL;
     }
@@ -455,21 +410,20 @@ static PyObject *view_of(struct decoder *d, const uint8_t *at, size_t len)
 
 static PyObject *get_tensor(struct decoder *d, const struct ms_plain_item *item)
 {
-    PyObject *shape = PyTuple_New((Py_ssize_t)item->tensor.ndim), *view, *out = NULL;
+    MS_CLEANUP(core_unref)
+    PyObject *shape = PyTuple_New((Py_ssize_t)item->tensor.ndim), *view = NULL;
 
     for (uint32_t i = 0; shape && i < item->tensor.ndim; i++) {
         PyObject *n = PyLong_FromUnsignedLongLong(item->tensor.shape[i]);
 
         if (!n || PyTuple_SetItem(shape, (Py_ssize_t)i, n) < 0)
-            Py_CLEAR(shape);
+            return NULL;
     }
     view = shape ? view_of(d, item->tensor.at, item->tensor.len) : NULL;
-    if (view)
-        out = PyObject_CallFunction(
-            core_tensor, "iOO", (int)item->tensor.dtype, shape, view);
-    Py_XDECREF(view);
-    Py_XDECREF(shape);
-    return out;
+    if (!view)
+        return NULL;
+    return PyObject_CallFunction(
+        core_tensor, "iOO", (int)item->tensor.dtype, shape, view);
 }
 
 static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth)
@@ -504,44 +458,34 @@ static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth
     Py_RETURN_NONE;
 }
 
-static void
-decoder_init(struct decoder *d, uint8_t *memory, const uint8_t *body, size_t len)
+static struct decoder decoder_of(uint8_t *memory, const uint8_t *body, size_t len)
 {
     body = ms_plain_align(memory, body, len);
-    *d = (struct decoder){.memory = memory, .body = body, .len = len};
+    return (struct decoder){.memory = memory, .body = body, .len = len};
 }
 
-static PyObject *decoder_end(struct decoder *d, PyObject *value)
+static void decoder_finish(struct decoder *d)
 {
     Py_XDECREF(d->view);
     Py_XDECREF(d->owner);
     free(d->memory);
-    return value;
 }
 
 PyObject *core_plain_decode(uint8_t *memory, const uint8_t *body, size_t len)
 {
-    struct decoder d;
+    MS_CLEANUP(decoder_finish) struct decoder d = decoder_of(memory, body, len);
 
-    decoder_init(&d, memory, body, len);
-    return decoder_end(&d, get(&d, (struct ms_plain_cursor){d.body, d.body + len}, 0));
+    return get(&d, (struct ms_plain_cursor){d.body, d.body + len}, 0);
 }
 
 PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t len)
 {
-    PyObject *list, *args, *kwargs, *pair = NULL;
-    struct ms_plain_cursor c;
-    struct decoder d;
+    MS_CLEANUP(decoder_finish) struct decoder d = decoder_of(memory, body, len);
+    MS_CLEANUP(core_unref) PyObject *list = NULL, *args = NULL, *kwargs = NULL;
+    struct ms_plain_cursor c = {d.body, d.body + len};
 
-    decoder_init(&d, memory, body, len);
-    c = (struct ms_plain_cursor){d.body, d.body + len};
     list = get_items(&d, c, 0);
     args = list ? PySequence_Tuple(list) : NULL;
     kwargs = args ? get_entries(&d, c, 0, true) : NULL;
-    if (kwargs)
-        pair = PyTuple_Pack(2, args, kwargs);
-    Py_XDECREF(list);
-    Py_XDECREF(args);
-    Py_XDECREF(kwargs);
-    return decoder_end(&d, pair);
+    return kwargs ? PyTuple_Pack(2, args, kwargs) : NULL;
 }

@@ -4,8 +4,6 @@
 
 #include <errno.h>
 
-static PyTypeObject *request_type;
-
 struct request {
     PyObject_HEAD struct ms_request *request; /* NULL: answered */
     PyObject *host;
@@ -17,10 +15,9 @@ PyObject *host_poll(PyObject *self, PyObject *unused)
     struct ms_request *r = ms_server_engine_poll(ms_host_server(h->host));
     struct request *q;
 
-    (void)unused;
     if (!r)
         Py_RETURN_NONE;
-    q = PyObject_New(struct request, request_type);
+    q = PyObject_New(struct request, core_request.type);
     if (!q) {
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
         return NULL;
@@ -44,14 +41,14 @@ static void request_dealloc(PyObject *self)
 static struct ms_request *open_request(PyObject *self)
 {
     struct request *q = (struct request *)self;
+    bool is_forgotten = host_is_forgotten((struct host *)q->host);
 
-    if (host_is_forgotten((struct host *)q->host)) {
-        PyErr_SetString(PyExc_RuntimeError, "a forked child has nobody to answer");
-        return NULL;
-    }
-    if (!q->request)
-        PyErr_SetString(PyExc_RuntimeError, "this request has been answered");
-    return q->request;
+    if (!is_forgotten && q->request)
+        return q->request;
+    PyErr_SetString(PyExc_RuntimeError,
+                    is_forgotten ? "a forked child has nobody to answer"
+                                 : "this request has been answered");
+    return NULL;
 }
 
 static PyObject *request_function(PyObject *self, PyObject *unused)
@@ -59,7 +56,6 @@ static PyObject *request_function(PyObject *self, PyObject *unused)
     struct request *q = (struct request *)self;
     struct ms_request *r = open_request(self);
 
-    (void)unused;
     if (!r)
         return NULL;
     if (!r->method)
@@ -71,7 +67,6 @@ static PyObject *request_argument(PyObject *self, PyObject *unused)
 {
     struct ms_request *r = open_request(self);
 
-    (void)unused;
     return r ? host_take_argument(r) : NULL;
 }
 
@@ -81,7 +76,7 @@ static PyObject *request_reply(PyObject *self, PyObject *value)
     struct ms_request *r = open_request(self);
     struct core_payload p;
 
-    if (!r || core_encode(value, host_codec(r), &p) < 0)
+    if (!r || host_encode(r, value, &p) < 0)
         return NULL; /* not answered: the caller says why */
     q->request = NULL;
     host_reply(r, &p);
@@ -92,19 +87,13 @@ static PyObject *request_fail(PyObject *self, PyObject *args)
 {
     struct request *q = (struct request *)self;
     struct ms_request *r = open_request(self);
-    PyObject *e, *description;
+    PyObject *e;
     int kind;
 
-    if (!r || !PyArg_ParseTuple(args, "Oi", &e, &kind))
+    if (!r || !PyArg_ParseTuple(args, "Oi", &e, &kind) ||
+        host_fail((struct host *)q->host, r, e, (Muster__Failure__Kind)kind) < 0)
         return NULL;
-    description =
-        PyObject_CallFunction(((struct host *)q->host)->describe, "Oi", e, kind);
     q->request = NULL;
-    if (!description || host_fail_with(r, description) < 0) {
-        PyErr_Clear();
-        ms_request_fail_text(r, (Muster__Failure__Kind)kind, "it cannot be described");
-    }
-    Py_XDECREF(description);
     Py_RETURN_NONE;
 }
 
@@ -112,7 +101,6 @@ static PyObject *request_begin_stream(PyObject *self, PyObject *unused)
 {
     struct ms_request *r = open_request(self);
 
-    (void)unused;
     if (!r)
         return NULL;
     ms_request_begin_stream(r);
@@ -131,7 +119,7 @@ static PyObject *request_item(PyObject *self, PyObject *value)
     rc = ms_request_item_wait(r, 0); /* before it is written into a store */
     if (rc < 0)
         return PyLong_FromLong(rc == -ETIMEDOUT ? 0 : -1);
-    if (core_encode(value, host_codec(r), &p) < 0)
+    if (host_encode(r, value, &p) < 0)
         return NULL;
     rc = host_item(r, &p);
     core_payload_release(&p);
@@ -144,7 +132,6 @@ static PyObject *request_cancelled(PyObject *self, void *unused)
     struct ms_request *r =
         host_is_forgotten((struct host *)q->host) ? NULL : q->request;
 
-    (void)unused;
     return PyBool_FromLong(r && ms_request_is_cancelled(r));
 }
 
@@ -158,7 +145,6 @@ static PyObject *request_is_far(PyObject *self, void *unused)
     bool is_far = false;
     size_t at = 0;
 
-    (void)unused;
     if (!r)
         return NULL;
     if (c && r->codec == MS_CODEC_STORED &&
@@ -172,7 +158,6 @@ static PyObject *request_op(PyObject *self, void *unused)
 {
     struct ms_request *r = open_request(self);
 
-    (void)unused;
     return r ? PyLong_FromLong(r->op) : NULL;
 }
 
@@ -196,9 +181,6 @@ static PyType_Slot request_slots[] = {{Py_tp_dealloc, request_dealloc},
                                       {Py_tp_getset, request_getset},
                                       {0, NULL}};
 
-int host_request_setup(PyObject *module)
-{
-    request_type = core_type(
-        module, "muster._core.Request", sizeof(struct request), request_slots);
-    return request_type ? 0 : -1;
-}
+struct core_type core_request = {.name = "muster._core.Request",
+                                 .size = sizeof(struct request),
+                                 .slots = request_slots};

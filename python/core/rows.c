@@ -6,13 +6,10 @@
 #include <errno.h>
 #include <string.h>
 
-static PyTypeObject *rows_type;
-
 /* A new, empty one. */
 static struct rows *rows_new(void)
 {
-    allocfunc alloc = (allocfunc)PyType_GetSlot(rows_type, Py_tp_alloc);
-    struct rows *self = (struct rows *)alloc(rows_type, 0);
+    struct rows *self = PyObject_New(struct rows, core_rows.type);
 
     if (self)
         ms_rows_init(&self->r);
@@ -31,6 +28,8 @@ static PyObject *done(struct rows *rows, int rc, const struct ms_error *err)
     if (rc == 0)
         return (PyObject *)rows;
     Py_XDECREF((PyObject *)rows);
+    if (rc == -EINVAL)
+        return NULL; /* the exception is set */
     if (rc == -ERANGE)
         PyErr_SetString(PyExc_IndexError, err->text);
     else if (rc == -E2BIG)
@@ -47,11 +46,8 @@ static PyObject *rows_create(PyTypeObject *type, PyObject *args, PyObject *kwarg
     unsigned long long count;
     struct rows *self;
 
-    (void)type;
-    if (kwargs && PyDict_Size(kwargs) > 0) {
-        PyErr_SetString(PyExc_TypeError, "Rows(count)");
-        return NULL;
-    }
+    if (kwargs && PyDict_Size(kwargs) > 0)
+        return PyErr_Format(PyExc_TypeError, "Rows(count)");
     if (!PyArg_ParseTuple(args, "K", &count) || !(self = rows_new()))
         return NULL;
     return done(self,
@@ -84,7 +80,6 @@ static PyObject *rows_concat(PyObject *unused, PyObject *args)
     PyObject *parts;
     int rc = 0;
 
-    (void)unused;
     if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &parts) || !(out = rows_new()))
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_Size(parts) && rc == 0; i++) {
@@ -92,7 +87,7 @@ static PyObject *rows_concat(PyObject *unused, PyObject *args)
 
         if (!PyArg_ParseTuple(PyList_GetItem(parts, i),
                               "O!O!",
-                              rows_type,
+                              core_rows.type,
                               &rows,
                               &PyList_Type,
                               &blocks))
@@ -100,10 +95,7 @@ static PyObject *rows_concat(PyObject *unused, PyObject *args)
         else
             rc = concat_one(&out->r, rows, blocks);
     }
-    if (!PyErr_Occurred())
-        return done(out, rc, &err);
-    Py_DECREF((PyObject *)out);
-    return NULL;
+    return done(out, rc, &err);
 }
 
 static PyObject *rows_slice(PyObject *object, PyObject *args)
@@ -123,25 +115,19 @@ static PyObject *rows_slice(PyObject *object, PyObject *args)
 
 static PyObject *rows_take(PyObject *object, PyObject *indexes)
 {
+    MS_CLEANUP(PyBuffer_Release) Py_buffer b = {0};
     struct ms_error err = {0};
     struct rows *out;
-    Py_buffer b;
-    int rc;
 
-    if (rows_buffer(indexes, PyBUF_SIMPLE, 0, &b) < 0)
+    if (rows_buffer(indexes, PyBUF_SIMPLE, 0, &b) < 0 || !(out = rows_new()))
         return NULL;
-    out = rows_new();
-    if (!out) {
-        PyBuffer_Release(&b);
-        return NULL;
-    }
-    rc = ms_rows_take(&((struct rows *)object)->r,
-                      b.buf,
-                      (size_t)b.len / sizeof(int64_t),
-                      &out->r,
-                      &err);
-    PyBuffer_Release(&b);
-    return done(out, rc, &err);
+    return done(out,
+                ms_rows_take(&((struct rows *)object)->r,
+                             b.buf,
+                             (size_t)b.len / sizeof(int64_t),
+                             &out->r,
+                             &err),
+                &err);
 }
 
 static PyObject *rows_repeat(PyObject *object, PyObject *args)
@@ -166,9 +152,8 @@ static PyObject *rows_repeat(PyObject *object, PyObject *args)
 static PyObject *rows_reduce(PyObject *object, PyObject *unused)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *load = PyObject_GetAttrString((PyObject *)rows_type, "load");
+    PyObject *load = PyObject_GetAttrString((PyObject *)core_rows.type, "load");
 
-    (void)unused;
     if (!load)
         return NULL;
     return Py_BuildValue("N(y#)",
@@ -185,7 +170,6 @@ static PyObject *rows_load(PyObject *unused, PyObject *args)
     struct rows *out;
     int rc = 0;
 
-    (void)unused;
     if (!PyArg_ParseTuple(args, "y#", &bytes, &len) || !(out = rows_new()))
         return NULL;
     for (; len >= (Py_ssize_t)sizeof run && rc == 0; len -= (Py_ssize_t)sizeof run) {
@@ -208,7 +192,6 @@ static PyObject *rows_view(PyObject *object, void *unused)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
 
-    (void)unused;
     if (!ms_rows_is_view(r))
         Py_RETURN_NONE;
     return Py_BuildValue("IKL",
@@ -217,41 +200,14 @@ static PyObject *rows_view(PyObject *object, void *unused)
                          (long long)r->runs[0].step);
 }
 
-/* The blocks that have rows here, growing. */
-static PyObject *rows_blocks(PyObject *object, void *unused)
-{
-    struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *set = PySet_New(NULL);
-    PyObject *list;
-
-    (void)unused;
-    for (size_t i = 0; set && i < r->run_count; i++) {
-        PyObject *block;
-
-        if (i > 0 && r->runs[i].block == r->runs[i - 1].block)
-            continue;
-        block = PyLong_FromUnsignedLong(r->runs[i].block);
-        if (!block || PySet_Add(set, block) < 0)
-            Py_CLEAR(set);
-        Py_XDECREF(block);
-    }
-    list = set ? PySequence_List(set) : NULL;
-    Py_XDECREF(set);
-    if (list && PyList_Sort(list) < 0)
-        Py_CLEAR(list);
-    return list;
-}
-
 /* same(rows): they are the same rows, in the same order. False may also mean that it was
  * not found out. */
 static PyObject *rows_same(PyObject *object, PyObject *other)
 {
     struct ms_rows *a = &((struct rows *)object)->r, *b;
 
-    if (!PyObject_TypeCheck(other, rows_type)) {
-        PyErr_SetString(PyExc_TypeError, "same(rows)");
-        return NULL;
-    }
+    if (!PyObject_TypeCheck(other, core_rows.type))
+        return PyErr_Format(PyExc_TypeError, "same(rows)");
     b = &((struct rows *)other)->r;
     if (a->count != b->count || a->run_count != b->run_count)
         Py_RETURN_FALSE;
@@ -276,10 +232,8 @@ static PyObject *rows_spans(PyObject *object, PyObject *args)
     spans = calloc((size_t)count + 1, sizeof *spans);
     if (!spans)
         return PyErr_NoMemory();
-    if (ms_rows_spans(r, spans, (size_t)count) < 0) {
-        PyErr_SetString(PyExc_IndexError, "a row is of a block that is not there");
-        return NULL;
-    }
+    if (ms_rows_spans(r, spans, (size_t)count) < 0)
+        return PyErr_Format(PyExc_IndexError, "a row is of a block that is not there");
     list = PyList_New(0);
     for (Py_ssize_t i = 0; list && i < count; i++) {
         if (spans[i].count &&
@@ -335,46 +289,32 @@ static PyObject *rows_packed(PyObject *object, PyObject *unused)
     uint32_t *blocks = calloc(r->run_count + 1, sizeof *blocks);
     struct rows *out = blocks ? rows_new() : NULL;
     size_t count = 0;
-    PyObject *list;
 
-    (void)unused;
     if (!blocks)
         return PyErr_NoMemory();
     if (!out || !done(out, ms_rows_append_packed(&out->r, r, blocks, &count), NULL))
         return NULL;
-    list = PyList_New(0);
-    for (size_t i = 0; list && i < count; i++)
-        if (!core_append(list, PyLong_FromUnsignedLong(blocks[i])))
-            Py_CLEAR(list);
-    if (list)
-        return Py_BuildValue("NN", out, list);
-    Py_DECREF((PyObject *)out);
-    return NULL;
+    return Py_BuildValue("NN", out, core_number_list(blocks, count));
 }
 
 /* Block and row of every row, for columns of objects: two int64 buffers. */
 static PyObject *rows_where(PyObject *object, PyObject *args)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
+    MS_CLEANUP(PyBuffer_Release) Py_buffer blocks = {0}, rows = {0};
     PyObject *block_object, *row_object;
-    Py_buffer blocks, rows;
     uint64_t i = 0;
 
     if (!PyArg_ParseTuple(args, "OO", &block_object, &row_object) ||
-        rows_buffer(block_object, PyBUF_WRITABLE, r->count * 8, &blocks) < 0)
+        rows_buffer(block_object, PyBUF_WRITABLE, r->count * 8, &blocks) < 0 ||
+        rows_buffer(row_object, PyBUF_WRITABLE, r->count * 8, &rows) < 0)
         return NULL;
-    if (rows_buffer(row_object, PyBUF_WRITABLE, r->count * 8, &rows) < 0) {
-        PyBuffer_Release(&blocks);
-        return NULL;
-    }
     for (size_t at = 0; at < r->run_count; at++)
         for (uint64_t j = 0; j < r->runs[at].count; j++, i++) {
             ((int64_t *)blocks.buf)[i] = r->runs[at].block;
             ((int64_t *)rows.buf)[i] =
                 (int64_t)r->runs[at].first + r->runs[at].step * (int64_t)j;
         }
-    PyBuffer_Release(&blocks);
-    PyBuffer_Release(&rows);
     Py_RETURN_NONE;
 }
 
@@ -397,7 +337,6 @@ static PyMethodDef rows_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef rows_getset[] = {{"view", rows_view, NULL, NULL, NULL},
-                                    {"blocks", rows_blocks, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot rows_slots[] = {{Py_tp_new, (void *)(uintptr_t)rows_create},
@@ -407,11 +346,8 @@ static PyType_Slot rows_slots[] = {{Py_tp_new, (void *)(uintptr_t)rows_create},
                                    {Py_tp_getset, rows_getset},
                                    {0, NULL}};
 
-static PyMethodDef functions[] = {{"partition", rows_partition, METH_VARARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
+struct core_type core_rows = {
+    .name = "muster._core.Rows", .size = sizeof(struct rows), .slots = rows_slots};
 
-int core_rows_setup(PyObject *module)
-{
-    rows_type = core_type(module, "muster._core.Rows", sizeof(struct rows), rows_slots);
-    return rows_type ? PyModule_AddFunctions(module, functions) : -1;
-}
+PyMethodDef core_rows_functions[] = {{"partition", rows_partition, METH_VARARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};

@@ -15,7 +15,8 @@ struct rows {
     PyObject_HEAD struct ms_rows r;
 };
 
-/* A contiguous buffer with at least this many bytes. 0, or -1 with an exception set. */
+/* A contiguous buffer with at least this many bytes. 0, or -1 with an exception set; to be
+ * released in both cases. */
 int rows_buffer(PyObject *object, int flags, size_t bytes, Py_buffer *out);
 
 /* Methods of Rows. */

@@ -13,7 +13,8 @@ static PyTypeObject *generator_type;
 
 /* ---- failures -------------------------------------------------------------------- */
 
-int host_fail_with(struct ms_request *r, PyObject *description)
+/* Answer with (kind, type, message, traceback, pickled), as `describe` gives it. */
+static int fail_with(struct ms_request *r, PyObject *description)
 {
     const char *type, *message, *traceback, *pickled;
     Py_ssize_t len;
@@ -37,26 +38,33 @@ int host_fail_with(struct ms_request *r, PyObject *description)
     return 0;
 }
 
+int host_fail(struct host *h,
+              struct ms_request *r,
+              PyObject *e,
+              Muster__Failure__Kind kind)
+{
+    MS_CLEANUP(core_unref)
+    PyObject *description = PyObject_CallFunction(h->describe, "Oi", e, (int)kind);
+
+    if (!description && !PyErr_ExceptionMatches(PyExc_Exception))
+        return -1; /* SIGTERM came meanwhile */
+    if (!description || fail_with(r, description) < 0) {
+        PyErr_Clear();
+        ms_request_fail_text(r, kind, "an exception that cannot be described");
+    }
+    return 0;
+}
+
 /* Answer with the exception that is set. It ends the worker (-1, still set) if it is no
  * Exception: SystemExit, KeyboardInterrupt. */
 static int fail(struct host *h, struct ms_request *r, Muster__Failure__Kind kind)
 {
-    PyObject *e, *description;
-    int rc = 0;
+    MS_CLEANUP(core_unref) PyObject *e = NULL;
 
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1; /* the process ends, and its callers learn how */
     e = core_exception_take();
-    description = PyObject_CallFunction(h->describe, "Oi", e, (int)kind);
-    if (!description && !PyErr_ExceptionMatches(PyExc_Exception)) {
-        rc = -1; /* SIGTERM came meanwhile */
-    } else if (!description || host_fail_with(r, description) < 0) {
-        PyErr_Clear();
-        ms_request_fail_text(r, kind, "an exception that cannot be described");
-    }
-    Py_XDECREF(description);
-    Py_XDECREF(e);
-    return rc;
+    return host_fail(h, r, e, kind);
 }
 
 /* A child that the method forked has come back from it: it ends, with the exception that
@@ -76,12 +84,20 @@ static void
 grant(const struct core_payload *p, const uint64_t *caller, bool is_taken_back)
 {
     for (size_t i = 0; p->hold && i < p->hold->count; i++) {
-        struct ms_held *h = p->hold->held[i];
+        struct ms_held *h = p->hold->objects[i].held;
         struct ms_stored_name name;
 
         ms_held_name(h, &name);
         ms_store_client_grant(h->client, &name, caller[1], caller[0], is_taken_back);
     }
+}
+
+int host_encode(const struct ms_request *r, PyObject *value, struct core_payload *p)
+{
+    bool has_store = r->codec == MS_CODEC_STORED && r->owner_words[0];
+
+    return core_encode(
+        value, r->codec, has_store ? CORE_STORED_RESULT : CORE_STORED_NONE, p);
 }
 
 /* Granted before it is sent: a worker that ends in between loses nothing. */
@@ -108,7 +124,7 @@ static int reply_value(struct host *h, struct ms_request *r, PyObject *value)
 {
     struct core_payload p;
 
-    if (core_encode(value, host_codec(r), &p) < 0)
+    if (host_encode(r, value, &p) < 0)
         return fail(h, r, MUSTER__FAILURE__KIND__BAD_RESULT);
     host_reply(r, &p);
     return 0;
@@ -135,7 +151,7 @@ static int send_item(struct ms_request *r, PyObject *item)
     struct core_payload p;
     int rc;
 
-    if (core_encode(item, host_codec(r), &p) < 0)
+    if (host_encode(r, item, &p) < 0)
         return -1;
     while ((rc = host_item(r, &p)) == -EAGAIN) {
         rc = wait_window(r);
@@ -234,18 +250,19 @@ static PyObject *apply(PyObject *function, PyObject *argument)
 {
     PyObject *args, *kwargs;
 
-    if (!PyTuple_Check(argument) || PyTuple_Size(argument) != 2) {
-        PyErr_SetString(PyExc_TypeError, "the arguments are not (args, kwargs)");
-        return NULL;
-    }
+    if (!PyTuple_Check(argument) || PyTuple_Size(argument) != 2)
+        return PyErr_Format(PyExc_TypeError, "the arguments are not (args, kwargs)");
     args = PyTuple_GetItem(argument, 0);
     kwargs = PyTuple_GetItem(argument, 1);
     return PyObject_Call(function, args, kwargs == Py_None ? NULL : kwargs);
 }
 
-static int run_method(struct host *h, struct ms_request *r)
+/* Run a method, or a built-in operation by the handler. */
+static int run(struct host *h, struct ms_request *r)
 {
-    PyObject *function = host_bound_method(h, r->method), *argument, *result;
+    PyObject *function =
+                 r->method ? host_bound_method(h, r->method) : Py_NewRef(h->handler),
+             *argument, *result;
     int rc;
 
     if (!function)
@@ -255,35 +272,17 @@ static int run_method(struct host *h, struct ms_request *r)
         Py_DECREF(function);
         return fail(h, r, MUSTER__FAILURE__KIND__BAD_ARGUMENT);
     }
-    result = apply(function, argument);
+    result = r->method ? apply(function, argument)
+                       : PyObject_CallFunction(function, "iO", (int)r->op, argument);
     Py_DECREF(function);
-    Py_DECREF(argument);
+    Py_DECREF(argument); /* before the reply: what it holds is free then */
     if (host_is_forgotten(h))
         return leave_child(result);
     if (!result)
         return fail(h, r, MUSTER__FAILURE__KIND__RAISED);
-    if (PyObject_TypeCheck(result, generator_type))
-        rc = reply_stream(h, r, result);
-    else
-        rc = reply_value(h, r, result);
-    Py_DECREF(result);
-    return rc;
-}
-
-static int run_operation(struct host *h, struct ms_request *r)
-{
-    PyObject *argument = host_take_argument(r), *result;
-    int rc;
-
-    if (!argument)
-        return fail(h, r, MUSTER__FAILURE__KIND__BAD_ARGUMENT);
-    result = PyObject_CallFunction(h->handler, "iO", (int)r->op, argument);
-    Py_DECREF(argument);
-    if (host_is_forgotten(h))
-        return leave_child(result);
-    if (!result)
-        return fail(h, r, MUSTER__FAILURE__KIND__RAISED);
-    rc = reply_value(h, r, result);
+    rc = r->method && PyObject_TypeCheck(result, generator_type)
+             ? reply_stream(h, r, result)
+             : reply_value(h, r, result);
     Py_DECREF(result);
     return rc;
 }
@@ -293,7 +292,6 @@ PyObject *host_serve(PyObject *self, PyObject *unused)
     struct host *h = (struct host *)self;
     struct ms_server *server = ms_host_server(h->host);
 
-    (void)unused;
     chain_set_engine_thread();
     for (;;) {
         struct ms_request *r = NULL;
@@ -311,19 +309,15 @@ PyObject *host_serve(PyObject *self, PyObject *unused)
         if (rc < 0)
             continue;
         chain_enter(r);
-        rc = r->method ? run_method(h, r) : run_operation(h, r);
+        rc = run(h, r);
         chain_leave();
         if (rc < 0)
             return NULL;
     }
 }
 
-int host_serve_setup(void)
+int core_serve_setup(PyObject *module)
 {
-    PyObject *types = PyImport_ImportModule("types");
-
-    if (types)
-        generator_type = (PyTypeObject *)PyObject_GetAttrString(types, "GeneratorType");
-    Py_XDECREF(types);
+    generator_type = (PyTypeObject *)core_import("types", "GeneratorType");
     return generator_type ? 0 : -1;
 }

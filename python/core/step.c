@@ -1,35 +1,24 @@
 /* step.c - the argument of an operation as bytes, for the spec of a cluster */
 #include "store.h"
 
+#include "base/cleanup.h"
 #include "wire/frame.h"
 
 #include <string.h>
 
-static PyTypeObject *kept_type;
-
-/* Keeps what an argument refers to in the store. */
-struct kept {
-    PyObject_HEAD struct core_hold *hold;
-};
-
-static void kept_dealloc(PyObject *self)
+static void kept_free(PyObject *kept)
 {
-    core_hold_unref(((struct kept *)self)->hold);
-    core_object_free(self);
+    core_hold_unref(PyCapsule_GetPointer(kept, NULL));
 }
 
+/* Keeps what an argument refers to in the store. Takes the reference. */
 static PyObject *kept_new(struct core_hold *hold)
 {
-    struct kept *k;
+    PyObject *kept = hold ? PyCapsule_New(hold, NULL, kept_free) : Py_NewRef(Py_None);
 
-    if (!hold)
-        return Py_NewRef(Py_None);
-    k = PyObject_New(struct kept, kept_type);
-    if (k) {
-        core_hold_ref(hold);
-        k->hold = hold;
-    }
-    return (PyObject *)k;
+    if (!kept)
+        core_hold_unref(hold);
+    return kept;
 }
 
 /* The objects that a payload names: a list of StoredName as dicts. */
@@ -67,74 +56,40 @@ static PyObject *names_of(const struct core_payload *p, PyObject *body)
     return list;
 }
 
-/* Releases the payload. */
-static PyObject *result_of(struct core_payload *p)
-{
-    PyObject *body = core_payload_bytes(p), *result = NULL;
-
-    if (body)
-        result =
-            Py_BuildValue("BONN", p->codec, body, names_of(p, body), kept_new(p->hold));
-    Py_XDECREF(body);
-    core_payload_release(p);
-    return result;
-}
-
-/* (argument, codec): (codec, bytes, the objects that they name, what keeps those). */
+/* (argument, codec, is_call): (codec, bytes, the objects that they name, what keeps those).
+ * Of a call the argument is a tuple, the positional ones. */
 static PyObject *encode_operation(PyObject *self, PyObject *args)
 {
+    MS_CLEANUP(core_unref) PyObject *body = NULL;
+    PyObject *argument, *result = NULL;
     struct core_payload p;
-    PyObject *argument;
-    int codec;
+    int codec, is_call;
 
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Oi", &argument, &codec) ||
-        core_encode_argument(argument, (uint8_t)codec, &p) < 0)
+    if (!PyArg_ParseTuple(args, "Oip", &argument, &codec, &is_call))
         return NULL;
-    return result_of(&p);
-}
-
-/* (args, codec): the same of a call's positional arguments. */
-static PyObject *encode_call(PyObject *self, PyObject *args)
-{
-    struct core_payload p;
-    PyObject *positional;
-    int codec;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O!i", &PyTuple_Type, &positional, &codec) ||
-        core_encode_call(positional, Py_None, (uint8_t)codec, &p) < 0)
+    if ((is_call ? core_encode_call(argument, Py_None, (uint8_t)codec, &p)
+                 : core_encode(argument, (uint8_t)codec, CORE_STORED_CALL, &p)) < 0)
         return NULL;
-    return result_of(&p);
+    body = core_payload_bytes(&p);
+    if (body)
+        result = Py_BuildValue(
+            "BONN", p.codec, body, names_of(&p, body), kept_new(MS_TAKE(p.hold)));
+    core_payload_release(&p);
+    return result;
 }
 
 /* (codec, bytes): what a worker answered. */
 static PyObject *decode_answer(PyObject *self, PyObject *args)
 {
-    const char *body;
-    Py_ssize_t len;
-    uint8_t *copy;
+    PyObject *body;
     int codec;
 
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iy#", &codec, &body, &len))
+    if (!PyArg_ParseTuple(args, "iO", &codec, &body))
         return NULL;
-    copy = ms_bytes_copy(body, (size_t)len);
-    if (!copy)
-        return PyErr_NoMemory();
-    return core_decode((uint8_t)codec, copy, copy, (size_t)len);
+    return core_decode_bytes((uint8_t)codec, body);
 }
 
-PyMethodDef core_step_methods[] = {
+PyMethodDef core_step_functions[] = {
     {"encode_operation", encode_operation, METH_VARARGS, NULL},
-    {"encode_call", encode_call, METH_VARARGS, NULL},
     {"decode_answer", decode_answer, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
-
-static PyType_Slot kept_slots[] = {{Py_tp_dealloc, kept_dealloc}, {0, NULL}};
-
-int core_step_setup(PyObject *module)
-{
-    kept_type = core_type(module, "muster._core.Kept", sizeof(struct kept), kept_slots);
-    return kept_type ? 0 : -1;
-}

@@ -3,6 +3,7 @@
 
 #include "head_object.h"
 #include "host_object.h"
+#include "message.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -18,7 +19,6 @@
 static struct ms_store_client *the_store;
 static bool was_tried;           /* in a worker: with or without success */
 static struct ms_error why_none; /* why the last attempt to open one failed */
-static PyTypeObject *held_type;
 
 /* ---- the client ------------------------------------------------------------------ */
 
@@ -98,7 +98,6 @@ static PyObject *store_open(PyObject *self, PyObject *args)
     struct ms_error err = {0};
     PyObject *head;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "Osss", &head, &dir, &node, &name))
         return NULL;
     session = ms_head_session(((struct head *)head)->head);
@@ -116,8 +115,6 @@ static PyObject *store_open(PyObject *self, PyObject *args)
 
 static PyObject *store_forget(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     core_store_forget();
     Py_RETURN_NONE;
 }
@@ -126,8 +123,6 @@ static PyObject *store_close(PyObject *self, PyObject *unused)
 {
     struct ms_store_client *c = the_store;
 
-    (void)self;
-    (void)unused;
     the_store = NULL;
     why_none.code = 0;
     ms_store_client_close(c);
@@ -139,11 +134,11 @@ PyObject *core_store_raise(const struct ms_error *err)
     if (err->code == -EINTR && PyErr_Occurred())
         return NULL;
     if (err->code == -ENOSPC || err->code == -ENOMEM)
-        return core_raise_kind("store_full", err->text, "");
+        return core_raise_kind("store_full", "%s", err->text);
     if (err->code == -ENOENT || err->code == -EHOSTUNREACH)
-        return core_raise_kind("object_lost", err->text, "");
+        return core_raise_kind("object_lost", "%s", err->text);
     if (err->code == -ETIMEDOUT)
-        return core_raise_kind("deadline", err->text, "");
+        return core_raise_kind("deadline", "%s", err->text);
     return core_raise(err);
 }
 
@@ -164,22 +159,32 @@ PyObject *core_no_store(void)
 {
     return core_raise_kind(
         "object_lost",
-        "this process has no store: its node has no agent, or the agent has ended",
-        "");
+        "this process has no store: its node has no agent, or the agent has ended");
 }
 
-/* Which line of the user's program does this; empty if that cannot be told. `text` is a
- * new reference that keeps it, or NULL. */
-static const char *site_of(PyObject **text)
+int core_store_attach(const struct ms_stored_name *names,
+                      size_t count,
+                      bool bare,
+                      struct ms_held **held)
 {
-    const char *site = NULL;
+    struct ms_store_client *c = core_store_get();
+    struct ms_error err = {0};
+    int rc;
 
-    *text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
-    if (*text)
-        site = PyUnicode_AsUTF8AndSize(*text, NULL);
-    if (!site)
-        PyErr_Clear();
-    return site ? site : "";
+    if (count == 0)
+        return 0;
+    if (!c) {
+        core_no_store();
+        return -1;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_store_client_attach(c, names, count, bare, held, &err);
+    Py_END_ALLOW_THREADS;
+    if (rc == 0)
+        return 0;
+    memset(held, 0, count * sizeof(*held));
+    core_store_raise(&err);
+    return -1;
 }
 
 _Atomic uint64_t core_copied;
@@ -189,25 +194,27 @@ int core_store_write(struct ms_store_client *c,
                      size_t count,
                      bool together)
 {
+    MS_CLEANUP(core_unref) PyObject *text = NULL; /* keeps `site` */
     struct ms_error err = {0};
-    PyObject *text = NULL;
-    const char *site = "";
+    const char *site = NULL;
     uint64_t fresh = 0;
-    bool is_missing = false;
+    size_t missing = 0;
     int rc;
 
     for (size_t i = 0; i < count; i++)
         if (!all[i].held) {
-            is_missing = true;
+            missing++;
             fresh += all[i].len;
         }
-    if (!is_missing)
+    if (!missing)
         return 0;
-    site = site_of(&text);
+    text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
+    site = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    if (!site)
+        PyErr_Clear();
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_client_write(c, all, count, together, site, &err);
+    rc = ms_store_client_write(c, all, count, together, site ? site : "", &err);
     Py_END_ALLOW_THREADS;
-    Py_XDECREF(text);
     if (rc < 0)
         core_store_raise(&err);
     else
@@ -216,6 +223,15 @@ int core_store_write(struct ms_store_client *c,
 }
 
 /* ---- what several calls hold ----------------------------------------------------- */
+
+struct core_hold *core_hold_new(size_t room)
+{
+    struct core_hold *h = calloc(1, sizeof *h + room * sizeof h->objects[0]);
+
+    if (h)
+        h->refs = 1;
+    return h;
+}
 
 void core_hold_ref(struct core_hold *h)
 {
@@ -229,51 +245,42 @@ void core_hold_unref(void *hold)
     if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
         return;
     for (size_t i = 0; i < h->count; i++) {
-        if (i >= h->count - h->resting)
-            ms_held_wake(h->held[i]);
-        ms_held_unref(h->held[i]);
+        if (h->objects[i].rests)
+            ms_held_wake(h->objects[i].held);
+        ms_held_unref(h->objects[i].held);
     }
     free(h);
 }
 
-/* Which objects the payload's own bytes lie in; the others are those of references. */
-static void find_read(const struct ms_stored *s, bool *is_read)
+/* The objects that the payload's own bytes lie in are read now. The others, those of
+ * references, rest until they are wanted, which may be long after, so that they can be
+ * spilled. */
+static void adopt(struct core_hold *out,
+                  struct ms_store_client *c,
+                  const struct ms_stored *s,
+                  bool *is_read)
 {
+    bool is_fresh = ms_stored_is_fresh(s, ms_now_ns());
     struct ms_stored_walk walk = {0};
     struct ms_stored_part part;
+    struct ms_stored_name name;
+    size_t at = 0;
 
     while (ms_stored_part(s, &walk, &part))
         if (part.object >= 0)
             is_read[part.object] = true;
-}
-
-/* Those that are read, or the others: these rest until somebody wants them, which may be
- * long after, so that they can be spilled. */
-static void adopt(struct ms_store_client *c,
-                  const struct ms_stored *s,
-                  const bool *is_read,
-                  bool reads,
-                  struct core_hold *out)
-{
-    bool is_fresh = ms_stored_is_fresh(s, ms_now_ns());
-    struct ms_stored_name name;
-    size_t at = 0;
-
     for (size_t i = 0; ms_stored_next(s, &at, &name); i++) {
         struct ms_held *h;
 
-        if (is_read[i] != reads)
-            continue;
         if (!is_fresh)
             name.at = MS_PLACE_UNKNOWN;
         h = ms_store_client_adopt(c, &name, s->node);
         if (!h)
             continue;
-        out->held[out->count++] = h;
-        if (reads)
-            continue;
-        out->resting++;
-        ms_held_rest(h);
+        if (!is_read[i])
+            ms_held_rest(h);
+        out->objects[out->count++] =
+            (struct core_held_object){.held = h, .rests = !is_read[i]};
     }
 }
 
@@ -284,19 +291,12 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     struct core_hold *h;
     struct ms_stored s;
 
-    (void)arg;
-    if (!c || ms_stored_parse(&s, body, len, NULL) < 0)
+    if (!c || ms_stored_parse(&s, body, len, NULL) < 0 || !s.object_count)
         return NULL;
-    is_read = calloc(s.object_count + 1, sizeof *is_read);
-    h = calloc(1, sizeof *h + s.object_count * sizeof(h->held[0]));
-    if (!is_read || !h) {
-        free(h);
-        return NULL;
-    }
-    h->refs = 1;
-    find_read(&s, is_read);
-    adopt(c, &s, is_read, true, h);
-    adopt(c, &s, is_read, false, h);
+    is_read = calloc(s.object_count, sizeof *is_read);
+    h = is_read ? core_hold_new(s.object_count) : NULL;
+    if (h)
+        adopt(h, c, &s, is_read);
     return h;
 }
 
@@ -307,7 +307,6 @@ void core_on_unread(void *arg, const struct ms_request *r)
     struct ms_stored s;
     size_t at = 0;
 
-    (void)arg;
     if (!c || r->reply_codec != MS_CODEC_STORED ||
         ms_stored_parse(&s, r->reply, r->reply_len, NULL) < 0)
         return;
@@ -324,7 +323,7 @@ struct held {
 
 PyObject *core_held_new(struct ms_held *h, enum core_held_how how)
 {
-    struct held *o = PyObject_New(struct held, held_type);
+    struct held *o = PyObject_New(struct held, core_held.type);
 
     if (!o) {
         ms_held_unref(h);
@@ -339,7 +338,7 @@ PyObject *core_held_new(struct ms_held *h, enum core_held_how how)
 
 struct ms_held *core_held_get(PyObject *held)
 {
-    if (PyObject_TypeCheck(held, held_type))
+    if (PyObject_TypeCheck(held, core_held.type))
         return ((struct held *)held)->held;
     PyErr_SetString(PyExc_TypeError, "an object of the store is needed");
     return NULL;
@@ -363,10 +362,8 @@ static int held_getbuffer(PyObject *self, Py_buffer *view, int flags)
                         : o->how == CORE_HELD_READS ? o->held->read
                                                     : NULL;
 
-    if (!at) {
-        PyErr_SetString(PyExc_BufferError, "the bytes of this object are not here");
-        return -1;
-    }
+    if (!at)
+        return core_fail(PyExc_BufferError, "the bytes of this object are not here");
     return PyBuffer_FillInfo(
         view, self, (void *)(uintptr_t)at, (Py_ssize_t)o->held->len, !writes, flags);
 }
@@ -392,6 +389,9 @@ static PyType_Slot held_slots[] = {{Py_tp_dealloc, held_dealloc},
                                    {Py_tp_getset, held_getset},
                                    {0, NULL}};
 
+struct core_type core_held = {
+    .name = "muster._core.Held", .size = sizeof(struct held), .slots = held_slots};
+
 /* ---- functions ------------------------------------------------------------------- */
 
 /* (nbytes, site): room for so many bytes, to be written. */
@@ -403,7 +403,6 @@ static PyObject *store_empty(PyObject *self, PyObject *args)
     struct ms_held *h;
     const char *site;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "Ks", &len, &site))
         return NULL;
     c = core_store_need();
@@ -415,67 +414,45 @@ static PyObject *store_empty(PyObject *self, PyObject *args)
     return h ? core_held_new(h, CORE_HELD_WRITES) : core_store_raise(&err);
 }
 
+/* (meta): hold what it refers to: (meta, held objects). */
+static PyObject *store_hold(PyObject *self, PyObject *meta)
+{
+    Py_ssize_t len;
+    char *at;
+
+    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
+        return NULL;
+    return core_stored_ref((const uint8_t *)at, (size_t)len);
+}
+
 /* (value): its payload, with all that is big in the store: (meta, held objects). */
 static PyObject *store_put(PyObject *self, PyObject *value)
 {
+    MS_CLEANUP(core_unref) PyObject *meta = NULL;
     struct core_payload p;
-    PyObject *meta, *ref = NULL;
+    PyObject *ref;
 
-    (void)self;
     if (!core_store_need())
         return NULL;
     if (!ms_store_client_limit(the_store))
-        return core_raise_kind(
-            "store_full", "this node has no store: its store_limit is 0", "");
-    if (core_encode_put(value, &p) < 0)
+        return core_raise_kind("store_full",
+                               "this node has no store: its store_limit is 0");
+    if (core_encode(value, MS_CODEC_PICKLE, CORE_STORED_PUT, &p) < 0)
         return NULL;
     meta = core_payload_bytes(&p);
-    if (meta)
-        ref = core_stored_ref((const uint8_t *)PyBytes_AsString(meta),
-                              (size_t)PyBytes_Size(meta));
-    Py_XDECREF(meta);
-    core_payload_release(&p);
+    ref = meta ? store_hold(NULL, meta) : NULL;
+    core_payload_release(&p); /* the reference holds what it names by now */
     return ref;
 }
 
 /* (meta): the value. */
 static PyObject *store_get(PyObject *self, PyObject *meta)
 {
-    Py_ssize_t len;
-    uint8_t *copy;
-    char *at;
-
-    (void)self;
-    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
-        return NULL;
-    copy = ms_bytes_copy(at, (size_t)len);
-    if (!copy)
-        return PyErr_NoMemory();
-    /* taken over. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-    return core_stored_decode(copy, copy, (size_t)len);
-}
-
-/* (meta): hold what it refers to. */
-static PyObject *store_hold(PyObject *self, PyObject *meta)
-{
-    PyObject *pair, *held = NULL;
-    Py_ssize_t len;
-    char *at;
-
-    (void)self;
-    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
-        return NULL;
-    pair = core_stored_ref((const uint8_t *)at, (size_t)len);
-    if (pair)
-        held = Py_NewRef(PyTuple_GetItem(pair, 1));
-    Py_XDECREF(pair);
-    return held;
+    return core_store_need() ? core_decode_bytes(MS_CODEC_STORED, meta) : NULL;
 }
 
 static PyObject *store_node(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     if (!the_store)
         Py_RETURN_NONE;
     return Py_BuildValue("KK",
@@ -483,36 +460,48 @@ static PyObject *store_node(PyObject *self, PyObject *unused)
                          (unsigned long long)ms_store_client_limit(the_store));
 }
 
+/* (with the largest objects): a StoreStats as a dict. */
+static PyObject *store_stats(PyObject *self, PyObject *with_objects)
+{
+    struct ms_store_client *c = core_store_need();
+    bool objects = PyObject_IsTrue(with_objects) == 1;
+    struct ms_error err = {0};
+    Muster__StoreStats *m;
+    PyObject *dict;
+
+    if (!c)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    m = ms_store_client_stats(c, objects, &err);
+    Py_END_ALLOW_THREADS;
+    if (!m)
+        return core_store_raise(&err);
+    dict = core_message_dict(&m->base);
+    muster__store_stats__free_unpacked(m, NULL);
+    return dict;
+}
+
 /* What a user should know of this node's store; or "". */
 static PyObject *store_warning(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return PyUnicode_FromString(the_store ? ms_store_client_warning(the_store) : "");
 }
 
 static PyObject *store_copied(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return PyLong_FromUnsignedLongLong(core_copied);
 }
 
-static PyMethodDef functions[] = {{"store_open", store_open, METH_VARARGS, NULL},
-                                  {"store_close", store_close, METH_NOARGS, NULL},
-                                  {"store_forget", store_forget, METH_NOARGS, NULL},
-                                  {"store_empty", store_empty, METH_VARARGS, NULL},
-                                  {"store_put", store_put, METH_O, NULL},
-                                  {"store_get", store_get, METH_O, NULL},
-                                  {"store_hold", store_hold, METH_O, NULL},
-                                  {"store_node", store_node, METH_NOARGS, NULL},
-                                  {"store_stats", core_store_stats, METH_O, NULL},
-                                  {"store_warning", store_warning, METH_NOARGS, NULL},
-                                  {"store_copied", store_copied, METH_NOARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
-
-int core_store_setup(PyObject *module)
-{
-    held_type = core_type(module, "muster._core.Held", sizeof(struct held), held_slots);
-    return held_type ? PyModule_AddFunctions(module, functions) : -1;
-}
+PyMethodDef core_store_functions[] = {
+    {"store_open", store_open, METH_VARARGS, NULL},
+    {"store_close", store_close, METH_NOARGS, NULL},
+    {"store_forget", store_forget, METH_NOARGS, NULL},
+    {"store_empty", store_empty, METH_VARARGS, NULL},
+    {"store_put", store_put, METH_O, NULL},
+    {"store_get", store_get, METH_O, NULL},
+    {"store_hold", store_hold, METH_O, NULL},
+    {"store_node", store_node, METH_NOARGS, NULL},
+    {"store_stats", store_stats, METH_O, NULL},
+    {"store_warning", store_warning, METH_NOARGS, NULL},
+    {"store_copied", store_copied, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};

@@ -1,11 +1,9 @@
 /* store.h - payloads in shared memory, for the files of the extension
  *
  * store.c       the client of this process, objects as Python sees them, put and empty
- * store_view.c  what there is
  * stored.c      payloads whose big parts are in a store
  * piece.c       bytes in a store that are read only when they are wanted
- * private_map.c parts of objects that this process may write
- * spare.c       memory of this process alone, that is used again
+ * memory.c      memory that is written: private maps of objects, spare memory
  */
 #ifndef MS_PYTHON_STORE_H
 #define MS_PYTHON_STORE_H
@@ -26,9 +24,12 @@ void core_store_forget(void);
 struct core_hold {
     _Atomic unsigned refs;
     size_t count;
-    size_t resting; /* of these, the last ones: they are kept, and not read */
-    struct ms_held *held[];
+    struct core_held_object {
+        struct ms_held *held;
+        bool rests; /* it is kept, and not read */
+    } objects[];
 };
+struct core_hold *core_hold_new(size_t room); /* empty; NULL: out of memory */
 void core_hold_ref(struct core_hold *h);
 void core_hold_unref(void *hold); /* without the interpreter's lock too */
 
@@ -44,13 +45,8 @@ PyObject *core_held_new(struct ms_held *h, enum core_held_how how);
 /* Borrowed; NULL with an exception set. */
 struct ms_held *core_held_get(PyObject *held);
 
-/* Lay out a payload that was pickled; `refs` is a list of held objects inside of the pickle,
- * or NULL. 0; 1: a result without anything in a store, which needs none of this; -1 with an
- * exception set. */
-enum core_stored_how { CORE_STORED_CALL, CORE_STORED_RESULT, CORE_STORED_PUT };
-int core_stored_lay_out(struct core_payload *p,
-                        PyObject *refs,
-                        enum core_stored_how how);
+/* Lay out a payload that was pickled. 0, or -1 with an exception set. */
+int core_stored_lay_out(struct core_payload *p, enum core_stored_how how);
 /* As core_decode. */
 PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len);
 /* A pickle without buffers; takes over the memory that it is in. Of payload.c. */
@@ -61,6 +57,13 @@ extern _Atomic uint64_t
 
 /* (meta, held objects) of a payload in a store. */
 PyObject *core_stored_ref(const uint8_t *body, size_t len);
+
+/* ms_store_client_attach with this process's store. 0, or -1 with an exception set and nothing
+ * held. */
+int core_store_attach(const struct ms_stored_name *names,
+                      size_t count,
+                      bool bare,
+                      struct ms_held **held);
 
 /* Raise StoreFull, ObjectLost or MusterError; returns NULL. */
 PyObject *core_store_raise(const struct ms_error *err);
@@ -74,13 +77,5 @@ int core_store_write(struct ms_store_client *c,
                      struct ms_store_bytes *all,
                      size_t count,
                      bool together);
-
-/* Functions of the module. */
-PyObject *core_store_stats(PyObject *self, PyObject *with_objects);
-
-int core_store_setup(PyObject *module);
-int core_piece_setup(PyObject *module);
-int core_private_map_setup(PyObject *module);
-int core_spare_setup(PyObject *module);
 
 #endif

@@ -42,19 +42,15 @@ static int layout_init(struct layout *l, const struct core_payload *p, size_t re
 {
     size_t parts = (size_t)p->buffer_count + 1, objects = parts + refs + 1;
 
-    *l = (struct layout){
-        .part_count = parts,
-        .parts = calloc(parts, sizeof *l->parts),
-        .bytes = calloc(parts, sizeof *l->bytes),
-        .names = calloc(objects, sizeof *l->names),
-        .hold = calloc(1, sizeof *l->hold + objects * sizeof(l->hold->held[0]))};
-    if (l->hold)
-        l->hold->refs = 1;
+    *l = (struct layout){.part_count = parts,
+                         .parts = calloc(parts, sizeof *l->parts),
+                         .bytes = calloc(parts, sizeof *l->bytes),
+                         .names = calloc(objects, sizeof *l->names),
+                         .hold = core_hold_new(objects)};
     if (l->parts && l->bytes && l->names && l->hold)
         return 0;
     layout_finish(l);
-    PyErr_NoMemory();
-    return -1;
+    return core_no_memory();
 }
 
 /* The number of an object in the layout; takes the reference. */
@@ -63,12 +59,12 @@ static int layout_add(struct layout *l, struct ms_held *h)
     struct core_hold *hold = l->hold;
 
     for (size_t i = 0; i < hold->count; i++)
-        if (hold->held[i] == h) {
+        if (hold->objects[i].held == h) {
             ms_held_unref(h);
             return (int)i;
         }
     ms_held_name(h, &l->names[hold->count]);
-    hold->held[hold->count] = h;
+    hold->objects[hold->count].held = h;
     return (int)hold->count++;
 }
 
@@ -78,7 +74,7 @@ store_parts(struct ms_store_client *c, struct layout *l, enum core_stored_how ho
 {
     size_t first = l->bytes[0].len <= MS_PAYLOAD_PICKLE_MAX;
     uint64_t fresh =
-        ms_store_client_find_all(c, l->bytes + first, l->part_count - first);
+        c ? ms_store_client_find_all(c, l->bytes + first, l->part_count - first) : 0;
     uint64_t least = how == CORE_STORED_PUT ? 1 : MS_PAYLOAD_MIN;
 
     if (fresh >= least && (ms_store_client_limit(c) || how == CORE_STORED_PUT) &&
@@ -98,14 +94,12 @@ store_parts(struct ms_store_client *c, struct layout *l, enum core_stored_how ho
 static int add_refs(struct layout *l, PyObject *refs, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = PySequence_GetItem(refs, i);
+        MS_CLEANUP(core_unref) PyObject *item = PySequence_GetItem(refs, i);
         struct ms_held *h = item ? core_held_get(item) : NULL;
 
-        if (h)
-            layout_add(l, ms_held_ref(h));
-        Py_XDECREF(item);
         if (!h)
             return -1;
+        layout_add(l, ms_held_ref(h));
     }
     return 0;
 }
@@ -129,10 +123,8 @@ static int gather(struct core_payload *p, const struct layout *l)
         if (l->parts[i].object < 0)
             total += padded(l->parts[i].len, MS_STORED_ALIGN);
     p->gathered = calloc(1, total ? total : 1);
-    if (!p->gathered) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->gathered)
+        return core_no_memory();
     for (size_t i = 0; i < l->part_count; i++)
         if (l->parts[i].object < 0) {
             if (l->parts[i].len)
@@ -143,29 +135,47 @@ static int gather(struct core_payload *p, const struct layout *l)
     return 0;
 }
 
-static int write_out(struct core_payload *p,
-                     struct layout *l,
-                     struct ms_store_client *c,
-                     enum core_stored_how how)
+/* What stands before the inline parts. */
+static int put_head(struct core_payload *p,
+                    struct ms_store_client *c,
+                    enum core_stored_how how,
+                    const struct layout *l)
 {
     struct ms_buf head;
-    size_t inlines = 0;
 
     ms_buf_init(&head);
     if (ms_stored_encode(&head,
-                         how == CORE_STORED_CALL ? ms_store_client_holder(c) : 0,
-                         ms_store_client_node(c),
+                         c && how == CORE_STORED_CALL ? ms_store_client_holder(c) : 0,
+                         c ? ms_store_client_node(c) : 0,
                          l->names,
-                         l->hold->count,
+                         l->hold ? l->hold->count : 0,
                          l->parts,
                          l->part_count,
-                         ms_now_ns()) < 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
+                         l->hold ? ms_now_ns() : 0) < 0)
+        return core_no_memory();
     p->codec = MS_CODEC_STORED;
     p->head = head.data;
     p->iov[p->count++] = (struct iovec){head.data, head.len};
+    return 0;
+}
+
+static int lay_out(struct core_payload *p,
+                   struct layout *l,
+                   struct ms_store_client *c,
+                   enum core_stored_how how)
+{
+    size_t inlines = 0;
+
+    if (store_parts(c, l, how) < 0 ||
+        (p->refs && add_refs(l, p->refs, PySequence_Size(p->refs)) < 0))
+        return -1;
+    if (l->hold->count > MS_STORED_OBJECTS_MAX)
+        return core_fail(PyExc_ValueError,
+                         "a payload refers to %zu objects, at most %d are possible",
+                         l->hold->count,
+                         MS_STORED_OBJECTS_MAX);
+    if (put_head(p, c, how, l) < 0)
+        return -1;
     for (size_t i = 0; i < l->part_count; i++)
         inlines += l->parts[i].object < 0;
     if (inlines > INLINE_IOV_MAX)
@@ -176,75 +186,48 @@ static int write_out(struct core_payload *p,
     return 0;
 }
 
-static int lay_out(struct core_payload *p,
-                   struct layout *l,
-                   PyObject *refs,
-                   enum core_stored_how how)
+/* Nothing but a pickle: the usual case of a small call or result. */
+static int lay_out_bare(struct core_payload *p,
+                        const char *pickle,
+                        size_t len,
+                        struct ms_store_client *c)
 {
-    struct ms_store_client *c = core_store_get();
+    struct ms_stored_part part = {.len = len, .object = -1};
+    struct layout l = {.part_count = 1, .parts = &part};
 
-    if (store_parts(c, l, how) < 0 ||
-        (refs && add_refs(l, refs, PySequence_Size(refs)) < 0))
+    if (c && put_head(p, c, CORE_STORED_CALL, &l) < 0)
         return -1;
-    if (l->hold->count > MS_STORED_OBJECTS_MAX) {
-        PyErr_Format(PyExc_ValueError,
-                     "a payload refers to %zu objects, at most %d are possible",
-                     l->hold->count,
-                     MS_STORED_OBJECTS_MAX);
-        return -1;
-    }
-    if (how == CORE_STORED_RESULT && !l->hold->count)
-        return 1;
-    return write_out(p, l, c, how);
-}
-
-/* The usual case of a small call: nothing but a pickle. */
-static int lay_out_bare(struct core_payload *p, const char *pickle, size_t len)
-{
-    const struct ms_stored_part part = {.len = len, .object = -1};
-    struct ms_store_client *c = core_store_get();
-    struct ms_buf head;
-
-    ms_buf_init(&head);
-    if (ms_stored_encode(&head,
-                         ms_store_client_holder(c),
-                         ms_store_client_node(c),
-                         NULL,
-                         0,
-                         &part,
-                         1,
-                         0) < 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    p->codec = MS_CODEC_STORED;
-    p->head = head.data;
-    p->iov[p->count++] = (struct iovec){head.data, head.len};
     p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)pickle, len};
     return 0;
 }
 
-int core_stored_lay_out(struct core_payload *p,
-                        PyObject *refs,
-                        enum core_stored_how how)
+int core_stored_lay_out(struct core_payload *p, enum core_stored_how how)
 {
-    Py_ssize_t ref_count = refs ? PySequence_Size(refs) : 0, len;
+    Py_ssize_t ref_count = p->refs ? PySequence_Size(p->refs) : 0, len;
+    struct ms_store_client *c = NULL;
     struct layout l;
+    bool is_small;
     char *pickle;
     int rc;
 
     if (ref_count < 0 || PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
         return -1;
-    if (how == CORE_STORED_CALL && !ref_count && !p->buffer_count &&
-        (size_t)len <= MS_PAYLOAD_PICKLE_MAX)
-        return lay_out_bare(p, pickle, (size_t)len);
+    is_small = !ref_count && !p->buffer_count && (size_t)len <= MS_PAYLOAD_PICKLE_MAX;
+    if (how != CORE_STORED_NONE && !(is_small && how == CORE_STORED_RESULT))
+        c = core_store_get(); /* a worker opens its store when a payload first needs it */
+    if (!c && ref_count) {
+        core_raise_kind("bad_result", "it has a Ref, and whoever asked has no store");
+        return -1;
+    }
+    if (c ? is_small && how == CORE_STORED_CALL : !p->buffer_count)
+        return lay_out_bare(p, pickle, (size_t)len, c);
     if (layout_init(&l, p, (size_t)ref_count) < 0)
         return -1;
     l.bytes[0] = (struct ms_store_bytes){.data = pickle, .len = (uint64_t)len};
     for (Py_ssize_t i = 0; i < p->buffer_count; i++)
         l.bytes[i + 1] = (struct ms_store_bytes){.data = p->buffers[i].buf,
                                                  .len = (uint64_t)p->buffers[i].len};
-    rc = lay_out(p, &l, refs, how);
+    rc = lay_out(p, &l, c, how);
     if (rc == 0 && l.hold->count)
         p->hold = MS_TAKE(l.hold);
     layout_finish(&l);
@@ -259,99 +242,60 @@ struct reading {
     struct ms_stored_name *names;
     struct ms_held **held;
     PyObject **views; /* of those whose bytes are wanted */
-    size_t count;     /* of `held` that are ours */
 };
 
 static void reading_finish(struct reading *r)
 {
-    for (size_t i = 0; i < r->count; i++)
-        ms_held_unref(r->held[i]);
-    for (size_t i = 0; r->views && i < r->s.object_count; i++)
-        Py_XDECREF(r->views[i]);
+    for (size_t i = 0; i < r->s.object_count; i++) {
+        ms_held_unref(r->held ? r->held[i] : NULL);
+        Py_XDECREF(r->views ? r->views[i] : NULL);
+    }
     free(r->names);
     free(r->held);
     free(r->views);
 }
 
-/* First those whose bytes are wanted, then the others. */
-static int reading_attach(struct reading *r, bool bare)
-{
-    struct ms_store_client *c = core_store_get();
-    struct ms_error err = {0};
-    size_t at = 0;
-    int rc;
-
-    for (size_t i = 0; ms_stored_next(&r->s, &at, &r->names[i]);)
-        i++;
-    if (!r->s.object_count)
-        return 0;
-    if (!c) {
-        core_no_store();
-        return -1;
-    }
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_client_attach(c, r->names, r->s.object_count, bare, r->held, &err);
-    Py_END_ALLOW_THREADS;
-    if (rc < 0) {
-        core_store_raise(&err);
-        return -1;
-    }
-    r->count = r->s.object_count;
-    return 0;
-}
-
-/* All are held by now; those that parts lie in are wanted with their bytes. */
-static int reading_fetch(struct reading *r)
-{
-    struct ms_store_client *c = core_store_get();
-    struct ms_stored_walk walk = {0};
-    struct ms_stored_part part;
-
-    while (ms_stored_part(&r->s, &walk, &part)) {
-        struct ms_held *again = NULL;
-        struct ms_error err = {0};
-        PyObject *held;
-        int rc = 0;
-
-        if (part.object < 0 || r->views[part.object])
-            continue;
-        Py_BEGIN_ALLOW_THREADS;
-        rc = ms_store_client_attach(c, &r->names[part.object], 1, false, &again, &err);
-        Py_END_ALLOW_THREADS;
-        if (rc < 0) {
-            core_store_raise(&err);
-            return -1;
-        }
-        held = core_held_new(again, CORE_HELD_READS);
-        if (held)
-            r->views[part.object] = PyMemoryView_FromObject(held);
-        Py_XDECREF(held);
-        if (!r->views[part.object])
-            return -1;
-    }
-    return 0;
-}
-
-static int reading_init(struct reading *r, const uint8_t *body, size_t len, bool bare)
+/* Hold the objects, without their bytes. To be finished, also after a failure. */
+static int reading_init(struct reading *r, const uint8_t *body, size_t len)
 {
     struct ms_error err = {0};
-    size_t n;
+    size_t n, at = 0;
 
-    *r = (struct reading){0};
     if (ms_stored_parse(&r->s, body, len, &err) < 0) {
         r->s.object_count = 0;
-        PyErr_SetString(PyExc_ValueError, err.text);
-        return -1;
+        return core_fail(PyExc_ValueError, "%s", err.text);
     }
     n = r->s.object_count + 1;
     r->names = calloc(n, sizeof *r->names);
     r->held = calloc(n, sizeof(*r->held));
     r->views = calloc(n, sizeof(*r->views));
-    if (!r->names || !r->held || !r->views) {
-        PyErr_NoMemory();
-        return -1;
+    if (!r->names || !r->held || !r->views)
+        return core_no_memory();
+    for (size_t i = 0; ms_stored_next(&r->s, &at, &r->names[i]);)
+        i++;
+    return core_store_attach(r->names, r->s.object_count, true, r->held);
+}
+
+/* All are held by now; those that parts lie in are wanted with their bytes. */
+static int reading_fetch(struct reading *r)
+{
+    struct ms_stored_walk walk = {0};
+    struct ms_stored_part part;
+
+    while (ms_stored_part(&r->s, &walk, &part)) {
+        MS_CLEANUP(core_unref) PyObject *held = NULL;
+        struct ms_held *again = NULL;
+
+        if (part.object < 0 || r->views[part.object])
+            continue;
+        if (core_store_attach(&r->names[part.object], 1, false, &again) < 0)
+            return -1;
+        held = core_held_new(again, CORE_HELD_READS);
+        r->views[part.object] = held ? PyMemoryView_FromObject(held) : NULL;
+        if (!r->views[part.object])
+            return -1;
     }
-    return reading_attach(r, bare);
+    return 0;
 }
 
 /* A part as a view; `block` is that of the body. */
@@ -366,24 +310,16 @@ part_view(const struct reading *r, const struct ms_stored_part *part, PyObject *
 
 static PyObject *load(const struct reading *r, PyObject *block)
 {
+    MS_CLEANUP(core_unref) PyObject *list = PyList_New(0), *pickle = NULL;
     struct ms_stored_walk walk = {0};
     struct ms_stored_part part;
-    PyObject *list = PyList_New(0), *pickle = NULL, *value = NULL;
 
-    while (list && ms_stored_part(&r->s, &walk, &part)) {
-        PyObject *view = part_view(r, &part, block);
-
-        if (!view || (pickle && PyList_Append(list, view) < 0))
-            Py_CLEAR(list);
-        if (!pickle)
-            pickle = Py_XNewRef(view);
-        Py_XDECREF(view);
-    }
-    if (list && pickle)
-        value = PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL);
-    Py_XDECREF(pickle);
-    Py_XDECREF(list);
-    return value;
+    if (list && ms_stored_part(&r->s, &walk, &part))
+        pickle = part_view(r, &part, block);
+    while (pickle && ms_stored_part(&r->s, &walk, &part))
+        if (!core_append(list, part_view(r, &part, block)))
+            return NULL;
+    return pickle ? PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL) : NULL;
 }
 
 /* Nothing but a pickle: the usual case of a small call. */
@@ -397,44 +333,30 @@ static bool is_bare(const struct ms_stored *s, struct ms_stored_part *pickle)
 
 PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len)
 {
-    PyObject *owner, *block = NULL, *value = NULL;
+    MS_CLEANUP(core_unref) PyObject *owner = NULL, *block = NULL;
+    MS_CLEANUP(reading_finish) struct reading r = {0};
     struct ms_stored_part pickle;
     struct ms_stored s;
-    struct reading r;
-    int rc;
 
     if (ms_stored_parse(&s, body, len, NULL) == 0 && is_bare(&s, &pickle))
         return core_load_bare(memory, body + pickle.offset, pickle.len);
     body = ms_plain_align(memory, body, len);
-    rc = reading_init(&r, body, len, true);
-    owner = core_memory_new(memory, body, len); /* takes the memory */
-    if (rc == 0 && owner && reading_fetch(&r) == 0)
-        block = PyMemoryView_FromObject(owner);
-    if (block)
-        value = load(&r, block);
-    Py_XDECREF(block);
-    Py_XDECREF(owner);
-    reading_finish(&r);
-    return value;
+    owner = core_memory_new(memory, free, body, len); /* takes the memory */
+    if (!owner || reading_init(&r, body, len) < 0 || reading_fetch(&r) < 0)
+        return NULL;
+    block = PyMemoryView_FromObject(owner);
+    return block ? load(&r, block) : NULL;
 }
 
 PyObject *core_stored_ref(const uint8_t *body, size_t len)
 {
-    PyObject *list = NULL, *pair = NULL;
-    struct reading r;
+    MS_CLEANUP(core_unref) PyObject *list = PyList_New(0);
+    MS_CLEANUP(reading_finish) struct reading r = {0};
 
-    if (reading_init(&r, body, len, true) == 0)
-        list = PyList_New(0);
-    for (size_t i = 0; list && i < r.count; i++) {
-        PyObject *held = core_held_new(ms_held_ref(r.held[i]), CORE_HELD_RESTS);
-
-        if (!held || PyList_Append(list, held) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(held);
-    }
-    if (list)
-        pair = Py_BuildValue("y#O", (const char *)body, (Py_ssize_t)len, list);
-    Py_XDECREF(list);
-    reading_finish(&r);
-    return pair;
+    if (!list || reading_init(&r, body, len) < 0)
+        return NULL;
+    for (size_t i = 0; i < r.s.object_count; i++)
+        if (!core_append(list, core_held_new(ms_held_ref(r.held[i]), CORE_HELD_RESTS)))
+            return NULL;
+    return Py_BuildValue("y#O", (const char *)body, (Py_ssize_t)len, list);
 }

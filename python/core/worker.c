@@ -13,7 +13,6 @@ struct host *the_host;
 
 static PyObject *host_stop(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     ms_server_engine_stop(ms_host_server(((struct host *)self)->host));
     Py_RETURN_NONE;
 }
@@ -29,14 +28,11 @@ static void wake_async(struct host *h)
 /* Both come after the engine's thread has taken a request: the host is there. */
 static void on_cancel(void *arg, struct ms_request *r)
 {
-    (void)arg;
-    (void)r;
     wake_async(the_host);
 }
 
 static void on_queued(void *arg)
 {
-    (void)arg;
     wake_async(the_host);
 }
 
@@ -68,38 +64,24 @@ static int host_start(struct host *h, struct ms_host_options *o)
 
 static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {"control_fd",
-                                        "listen_fd",
-                                        "listen_tcp_fd",
-                                        "handler",
-                                        "resolve",
-                                        "describe",
-                                        NULL};
     struct ms_host_options o = {0};
     PyObject *handler, *resolve, *describe;
     struct host *h;
 
-    if (!PyArg_ParseTupleAndKeywords(args,
-                                     kwargs,
-                                     "iiiOOO",
-                                     CORE_NAMES(names),
-                                     &o.control_fd,
-                                     &o.listen_fd,
-                                     &o.listen_tcp_fd,
-                                     &handler,
-                                     &resolve,
-                                     &describe))
+    if (!PyArg_ParseTuple(args,
+                          "iiiOOO",
+                          &o.control_fd,
+                          &o.listen_fd,
+                          &o.listen_tcp_fd,
+                          &handler,
+                          &resolve,
+                          &describe))
         return NULL;
-    if (the_host) {
-        PyErr_SetString(PyExc_RuntimeError, "there is a host in this process");
-        return NULL;
-    }
-    h = PyObject_New(struct host, type);
+    if (the_host)
+        return PyErr_Format(PyExc_RuntimeError, "there is a host in this process");
+    h = (struct host *)PyType_GenericAlloc(type, 0);
     if (!h)
         return NULL;
-    h->host = NULL;
-    h->found = NULL;
-    h->is_async = false;
     h->handler = Py_NewRef(handler);
     h->resolve = Py_NewRef(resolve);
     h->describe = Py_NewRef(describe);
@@ -117,29 +99,23 @@ static PyObject *host_set_engines(PyObject *self, PyObject *list)
 {
     struct host *h = (struct host *)self;
     char **names = core_strings(list);
-    PyObject *found = PyList_New(0), *old = h->found;
-    size_t n = 0;
-    int rc = -ENOMEM;
+    int rc = -1;
 
-    while (names && names[n])
-        n++;
-    if (names && found)
-        rc = ms_host_set_engines(h->host, (const char *const *)names, n);
+    if (names)
+        rc = ms_host_set_engines(
+            h->host, (const char *const *)names, (size_t)PyList_Size(list));
     core_strings_free(names);
-    if (rc < 0) {
-        Py_XDECREF(found);
+    if (rc < 0)
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-    }
-    h->found = found; /* what was found may be another engine's now */
-    Py_DECREF(old);
-    Py_RETURN_NONE;
+    /* what was found may be another engine's now */
+    return PyList_SetSlice(h->found, 0, PY_SSIZE_T_MAX, NULL) < 0 ? NULL
+                                                                  : Py_NewRef(Py_None);
 }
 
 static PyObject *host_become_async(PyObject *self, PyObject *unused)
 {
     struct host *h = (struct host *)self;
 
-    (void)unused;
     h->is_async = true;
     chain_set_async();
     ms_server_engine_is_async(ms_host_server(h->host));
@@ -149,14 +125,12 @@ static PyObject *host_become_async(PyObject *self, PyObject *unused)
 
 static PyObject *host_end(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     ms_host_end(((struct host *)self)->host);
     Py_RETURN_NONE;
 }
 
 static PyObject *host_forget(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     ms_host_forget(((struct host *)self)->host);
     core_store_forget();
     the_host = NULL;
@@ -169,7 +143,6 @@ static PyObject *host_hold_port(PyObject *self, PyObject *unused)
     struct ms_error err = {0};
     uint32_t port;
 
-    (void)unused;
     if (ms_host_alloc_ports(((struct host *)self)->host, 1, &port, &err) < 0)
         return core_raise(&err);
     return PyLong_FromUnsignedLong(port);
@@ -188,7 +161,6 @@ static PyObject *get_boot(PyObject *self, void *name)
 
 static PyObject *get_address(PyObject *self, void *unused)
 {
-    (void)unused;
     return PyUnicode_FromString(ms_host_address(((struct host *)self)->host));
 }
 
@@ -199,7 +171,6 @@ static PyObject *get_head(PyObject *self, void *unused)
     const Muster__WorkerBoot *boot = boot_of(self);
     const char *tls = boot->tls < MS_COUNT(modes) ? modes[boot->tls] : modes[0];
 
-    (void)unused;
     if (boot->head[0])
         return Py_BuildValue("ss", boot->head, tls);
     return Py_BuildValue(
@@ -208,14 +179,12 @@ static PyObject *get_head(PyObject *self, void *unused)
 
 static PyObject *get_stack(PyObject *self, void *unused)
 {
-    (void)unused;
     return Py_BuildValue(
         "ii", ms_stack_python_signal(), ((struct host *)self)->stack_fd);
 }
 
 static PyObject *get_wake_fd(PyObject *self, void *unused)
 {
-    (void)unused;
     return PyLong_FromLong(
         ms_server_engine_wake_fd(ms_host_server(((struct host *)self)->host)));
 }
@@ -240,7 +209,6 @@ static PyObject *get_changes(PyObject *self, void *unused)
 {
     struct host *h = (struct host *)self;
 
-    (void)unused;
     return PyLong_FromUnsignedLongLong(host_is_forgotten(h) ? 0
                                                             : ms_host_changes(h->host));
 }
@@ -267,23 +235,13 @@ static PyType_Slot host_slots[] = {{Py_tp_new, host_new},
                                    {Py_tp_getset, host_getset},
                                    {0, NULL}};
 
+struct core_type core_host = {
+    .name = "muster._core.Host", .size = sizeof(struct host), .slots = host_slots};
+
 static PyObject *in_worker(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return Py_NewRef(the_host ? (PyObject *)the_host : Py_None);
 }
 
-static PyMethodDef worker_methods[] = {{"in_worker", in_worker, METH_NOARGS, NULL},
+PyMethodDef core_worker_functions[] = {{"in_worker", in_worker, METH_NOARGS, NULL},
                                        {NULL, NULL, 0, NULL}};
-
-int core_worker_setup(PyObject *module)
-{
-    PyTypeObject *host_type =
-        core_type(module, "muster._core.Host", sizeof(struct host), host_slots);
-
-    Py_XDECREF((PyObject *)host_type); /* the module holds it */
-    if (!host_type || host_serve_setup() < 0 || host_request_setup(module) < 0)
-        return -1;
-    return PyModule_AddFunctions(module, worker_methods);
-}

@@ -8,16 +8,6 @@
 
 static struct ms_zygote_request request;
 
-static PyObject *fs_list(char **texts, size_t count)
-{
-    PyObject *list = PyList_New(0);
-
-    for (size_t i = 0; list && i < count; i++)
-        if (!core_append(list, PyUnicode_DecodeFSDefault(texts[i])))
-            Py_CLEAR(list);
-    return list;
-}
-
 static PyObject *raise_errno(int rc)
 {
     errno = -rc;
@@ -34,7 +24,7 @@ static PyObject *spawn_tuple(const Muster__Spawn *s)
     return Py_BuildValue("sKN(iii)",
                          "spawn",
                          (unsigned long long)s->uid,
-                         fs_list(s->env, s->n_env),
+                         core_fs_list(s->env, s->n_env),
                          request.fds[MS_SPAWN_CONTROL],
                          request.fds[MS_SPAWN_LISTEN],
                          request.fds[MS_SPAWN_LISTEN_TCP]);
@@ -48,13 +38,13 @@ static PyObject *request_tuple(const Muster__ZygoteRequest *m)
     case MUSTER__ZYGOTE_REQUEST__BODY_SETUP:
         return Py_BuildValue("sNN",
                              "setup",
-                             fs_list(m->setup->sys_path, m->setup->n_sys_path),
-                             fs_list(m->setup->preload, m->setup->n_preload));
+                             core_fs_list(m->setup->sys_path, m->setup->n_sys_path),
+                             core_fs_list(m->setup->preload, m->setup->n_preload));
     case MUSTER__ZYGOTE_REQUEST__BODY_DERIVE:
         return Py_BuildValue("sKN",
                              "derive",
                              (unsigned long long)m->derive->uid,
-                             fs_list(m->derive->preload, m->derive->n_preload));
+                             core_fs_list(m->derive->preload, m->derive->n_preload));
     default:
         return raise_errno(-EPROTO);
     }
@@ -64,7 +54,6 @@ static PyObject *zygote_next(PyObject *self, PyObject *args)
 {
     int fd, rc;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "i", &fd))
         return NULL;
     rc = ms_zygote_next(fd, &request); /* one thread: nobody waits for the lock */
@@ -77,31 +66,25 @@ static PyObject *zygote_next(PyObject *self, PyObject *args)
 
 static PyObject *zygote_loaded(PyObject *self, PyObject *args)
 {
-    PyObject *path;
+    MS_CLEANUP(core_unref) PyObject *path = NULL;
     unsigned long long size;
     long long mtime_ns;
-    int fd, rc;
+    int fd;
 
-    (void)self;
     if (!PyArg_ParseTuple(
             args, "iO&KL", &fd, PyUnicode_FSConverter, &path, &size, &mtime_ns))
         return NULL;
-    rc = ms_zygote_loaded(fd, PyBytes_AsString(path), size, mtime_ns);
-    Py_DECREF(path);
-    return none_or_errno(rc);
+    return none_or_errno(ms_zygote_loaded(fd, PyBytes_AsString(path), size, mtime_ns));
 }
 
 static PyObject *zygote_changed(PyObject *self, PyObject *args)
 {
-    PyObject *entry;
-    int fd, rc;
+    MS_CLEANUP(core_unref) PyObject *entry = NULL;
+    int fd;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "iO&", &fd, PyUnicode_FSConverter, &entry))
         return NULL;
-    rc = ms_zygote_changed(fd, PyBytes_AsString(entry));
-    Py_DECREF(entry);
-    return none_or_errno(rc);
+    return none_or_errno(ms_zygote_changed(fd, PyBytes_AsString(entry)));
 }
 
 static PyObject *zygote_ready(PyObject *self, PyObject *args)
@@ -109,7 +92,6 @@ static PyObject *zygote_ready(PyObject *self, PyObject *args)
     const char *problem;
     int fd, forkable;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "isp", &fd, &problem, &forkable))
         return NULL;
     return none_or_errno(ms_zygote_ready(fd, problem, forkable));
@@ -120,7 +102,6 @@ static PyObject *zygote_started(PyObject *self, PyObject *args)
     unsigned long long uid;
     int fd, pid, error;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "iKii", &fd, &uid, &pid, &error))
         return NULL;
     return none_or_errno(ms_zygote_started(fd, uid, pid, error));
@@ -130,7 +111,6 @@ static PyObject *zygote_child(PyObject *self, PyObject *args)
 {
     int fd, rc;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "i", &fd))
         return NULL;
     rc = ms_zygote_child(fd, &request);
@@ -139,12 +119,10 @@ static PyObject *zygote_child(PyObject *self, PyObject *args)
 
 static PyObject *zygote_threads(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return PyLong_FromLong(ms_proc_threads());
 }
 
-PyMethodDef core_zygote_methods[] = {
+PyMethodDef core_zygote_functions[] = {
     {"zygote_next", zygote_next, METH_VARARGS, NULL},
     {"zygote_loaded", zygote_loaded, METH_VARARGS, NULL},
     {"zygote_changed", zygote_changed, METH_VARARGS, NULL},

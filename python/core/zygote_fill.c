@@ -103,8 +103,6 @@ static void warm_libraries(void)
 
 PyObject *core_zygote_fill(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     warm_libraries();
     fill_pools();
     fill_heap();

@@ -96,18 +96,13 @@ class Operation:
         errno): the head does not. What workers said is raised as their calls raise it.
         TimeoutError: not yet."""
 
-class Kept:
-    """Keeps what an argument refers to in the store."""
+Kept = Any  # keeps what an argument refers to in the store
 
 def encode_operation(
-    argument: Any, codec: int, /
+    argument: Any, codec: int, is_call: bool, /
 ) -> tuple[int, bytes, list[dict[str, Any]], Kept | None]:
-    """(codec, bytes, the objects that they name, what keeps those)."""
-
-def encode_call(
-    args: tuple[Any, ...], codec: int, /
-) -> tuple[int, bytes, list[dict[str, Any]], Kept | None]:
-    """The same of a call's positional arguments."""
+    """(codec, bytes, the objects that they name, what keeps those). Of a call the argument
+    is a tuple, the positional ones."""
 
 def decode_answer(codec: int, body: bytes, /) -> Any:
     """What a worker answered."""
@@ -271,32 +266,19 @@ class Peer:
     def control(self, name: str, fields: Message, timeout: float, /) -> Message:
         """ "health", "stack" or "alloc_ports", which the worker's I/O thread answers."""
 
-def call_all(
-    peers: list[Peer],
-    engine: str,
-    method: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None,
-    timeout: float | None,
-    waits: bool,
-    codec: int,
-    /,
-) -> list[Call]:
-    """The same call to all; the arguments are encoded once."""
-
-def call_each(
+def call_many(
     peers: list[Peer],
     engine: str,
     method: str,
     parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]],
-    which: list[int],
+    which: list[int] | None,
     timeout: float | None,
     waits: bool,
     codec: int,
     /,
 ) -> list[Call]:
-    """Peer i is called with parts[which[i]]; each part is encoded once. None is the call
-    where which[i] is -1."""
+    """Peer i is called with parts[which[i]], or all with the first; each part is encoded
+    once. None is the call where which[i] is -1."""
 
 # chunks, chunk of each rank (-1: not called), who gets the rows, who collects, and those
 # that collect in the order of their results
@@ -368,7 +350,7 @@ def zygote_ready(fd: int, problem: str, forkable: bool) -> None: ...
 def zygote_started(fd: int, uid: int, pid: int, errno: int) -> None: ...
 def zygote_child(fd: int) -> int: ...
 def zygote_fill() -> None:
-    """Before forks: children begin with memory of their own (python/core/settle.c)."""
+    """Before forks: children begin with memory of their own (python/core/zygote_fill.c)."""
 
 def zygote_threads() -> int: ...
 
@@ -387,6 +369,7 @@ class Host:
         handler: Callable[[int, Any], Any],
         resolve: Callable[[str, str], Any],
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
+        /,
     ) -> None: ...
     @property
     def changes(self) -> int:
@@ -492,8 +475,6 @@ class Rows:
     @property
     def view(self) -> tuple[int, int, int] | None:
         """(block, first, step) where all rows are one run."""
-    @property
-    def blocks(self) -> list[int]: ...
     @staticmethod
     def concat(parts: list[tuple[Rows, list[int]]], /) -> Rows:
         """With each, what its blocks are called in the result."""
@@ -564,7 +545,7 @@ def spare_stats() -> tuple[int, int]:
 
 def store_put(value: Any) -> tuple[bytes, list[Held]]: ...
 def store_get(meta: bytes) -> Any: ...
-def store_hold(meta: bytes) -> list[Held]: ...
+def store_hold(meta: bytes) -> tuple[bytes, list[Held]]: ...
 def store_node() -> tuple[int, int] | None:
     """(id, limit) of this process's store."""
 

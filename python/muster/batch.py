@@ -483,8 +483,7 @@ class Batch:
         return batch
 
     def _stored(self, chunks: int) -> Self:
-        """With its big columns in the store of this node: those of which a chunk would go
-        by name."""
+        """With those columns in the store of which a chunk would go by name."""
         memo: dict[Any, tuple[Rows, Any]] = {}
         with together():
             columns = {

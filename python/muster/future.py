@@ -349,8 +349,9 @@ os.register_at_fork(after_in_child=_callbacks.__init__)  # type: ignore[misc]
 
 
 class _Waiting(threading.local):
-    """What a thread waits with when it waits for many; kept, because a call remembers
-    every inbox that it was told of."""
+    """What a thread waits with when it waits for many."""
+
+    # Kept, because a call remembers every inbox that it was told of.
 
     def __init__(self) -> None:
         self.inbox: Inbox | None = None

@@ -1,23 +1,22 @@
-"""The bridge to Ray: carries the verbs of an orchestrator out on a Ray cluster.
+"""The bridge to Ray: carries the verbs of an orchestrator out on a Ray cluster."""
 
-    PYTHON muster/ray_bridge.py --name NAME --grace SECONDS
-
-It reads and writes lines of JSON (doc/orchestrators.md, "The bridge's lines"), runs with
-the cluster's own Python and Ray, and does not import `muster`, which may want a newer
-Python: of this folder it takes the package _ray alone.
-
-    _ray/lines.py    lines in and out, and what they may ask for
-    _ray/gang.py     one placement group, the keepers of its nodes, its pieces
-    _ray/keeper.py   the actor on a node; the agent is its child
-    _ray/package.py  our package on the nodes
-    _ray/record.py   what Ray remembers of our job
-    _ray/nodes.py    the nodes of the cluster, and whether Ray answers
-    _ray/order.py    which piece is which (pure)
-    _ray/causes.py   why a piece ended (pure)
-
-Nothing outlives it: actors and placement groups are its own, and Ray ends them with it.
-But for the watcher of _ray/record.py, for seconds, where nobody else is left to tidy up.
-"""
+#     PYTHON muster/ray_bridge.py --name NAME --grace SECONDS
+#
+# It reads and writes lines of JSON (doc/orchestrators.md, "The bridge's lines"), runs with
+# the cluster's own Python and Ray, and does not import `muster`, which may want a newer
+# Python: of this folder it takes the package _ray alone.
+#
+#     _ray/lines.py    lines in and out, and what they may ask for
+#     _ray/gang.py     one placement group, the keepers of its nodes, its pieces
+#     _ray/keeper.py   the actor on a node; the agent is its child
+#     _ray/package.py  our package on the nodes
+#     _ray/record.py   what Ray remembers of our job
+#     _ray/nodes.py    the nodes of the cluster, and whether Ray answers
+#     _ray/order.py    which piece is which (pure)
+#     _ray/causes.py   why a piece ended (pure)
+#
+# Nothing outlives it: actors and placement groups are its own, and Ray ends them with it.
+# But for the watcher of _ray/record.py, for seconds, where nobody else is left to tidy up.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""One job on a Ray cluster, from the first question to its end.
+"""One job on a Ray cluster, from the first question to its end."""
 
-    PYTHON -IS muster/ray_job.py ADDRESS ID ENTRYPOINT MUSTER CACHE_DIR POLITE_S IS_THERE [NAME PATH]...
-
-A process that src/orchestrator/ray/job/job.c starts. It needs nothing but the standard
-library, asks the cluster's version, uploads the package if the cluster has it not, submits
-the job, looks at it until it ends, and deletes the record that Ray has of it. Its lines are
-in doc/orchestrators.md, "The job's lines".
-"""
+#     PYTHON -IS muster/ray_job.py ADDRESS ID ENTRYPOINT MUSTER CACHE_DIR POLITE_S IS_THERE [NAME PATH]...
+#
+# A process that src/orchestrator/ray/job/job.c starts. It needs nothing but the standard
+# library, asks the cluster's version, uploads the package if the cluster has it not, submits
+# the job, looks at it until it ends, and deletes the record that Ray has of it. Its lines are
+# in doc/orchestrators.md, "The job's lines".
 
 from __future__ import annotations
 

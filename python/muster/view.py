@@ -10,7 +10,7 @@ from muster._cluster.binding import Binding, check_names
 from muster._cluster.bound_method import INITIALIZE, Bound, Plan, each_parts
 from muster._cluster.member import Member, NoPeer, http_url, tcp_entry
 from muster._cluster.worker_class import bound_methods, engine_spec, is_native
-from muster._core import ANSWER_S, CODEC_PICKLE, Refused, call_all, call_each
+from muster._core import ANSWER_S, CODEC_PICKLE, Refused, call_many
 from muster.errors import ClusterError, MusterError
 from muster.future import Future, gather_ranks, take
 
@@ -128,8 +128,8 @@ class View:
         return Bound(self, name, method)
 
     def _refresh(self) -> None:
-        """Before its workers are called: are their places still known? A cluster looks
-        whether they are still all of them, too."""
+        """Before its workers are called: are their places still known?"""
+        # A cluster looks whether they are still all of them, too.
         self._bound.refresh()
 
     def _initialized(self) -> None:
@@ -290,13 +290,11 @@ class View:
     def _start_all(
         self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], waits: bool
     ) -> list[_core.Call]:
-        where = (self._connected(), self._engine, method)
+        peers = self._connected()
         how = (self._timeout, waits, self._codec)
         parts = each_parts(*self._listed(args, kwargs), len(self._peers))
-        if len(parts) == 1:
-            args, named = parts[0]
-            return call_all(*where, args, named, *how)
-        return call_each(*where, parts, list(range(len(parts))), *how)
+        which = None if len(parts) == 1 else list(range(len(parts)))
+        return call_many(peers, self._engine, method, parts, which, *how)
 
     execute_all = execute_all_async
 

@@ -84,11 +84,11 @@ static int by_longest_first(const struct weighed *rows,
  * With `equal` all bins of a guess have one row each at first, but for the last guess,
  * which has the rows that are left: so two bins differ by one row at most.
  */
-enum { NOBODY = -1 };
+enum { NONE = -1 };
 
 struct bin {
     uint64_t weight;
-    int64_t first, last; /* rows, in `next`; NOBODY */
+    int64_t first, last; /* rows, in `next`; NONE */
 };
 
 struct guess {
@@ -155,9 +155,9 @@ static struct guess pop(struct work *w)
 static void bin_join(struct work *w, struct bin *to, const struct bin *from)
 {
     to->weight += from->weight;
-    if (from->first == NOBODY)
+    if (from->first == NONE)
         return;
-    if (to->first == NOBODY)
+    if (to->first == NONE)
         to->first = from->first;
     else
         w->next[to->last] = from->first;
@@ -185,28 +185,28 @@ static void merge(struct work *w)
 }
 
 /* The guesses that one begins with; `bins` are for all of them. */
-static void begin(struct work *w,
-                  const struct weighed *rows,
-                  size_t count,
-                  size_t each,
-                  struct bin *bins)
+static void push_all(struct work *w,
+                     const struct weighed *rows,
+                     size_t count,
+                     size_t each,
+                     struct bin *bins)
 {
     for (size_t i = 0; i < count; i += each, bins += w->parts) {
         for (uint32_t j = 0; j < w->parts; j++) {
             bool has = j < each && i + j < count;
 
             bins[j] = (struct bin){.weight = has ? (uint64_t)rows[i + j].weight : 0,
-                                   .first = has ? (int64_t)rows[i + j].row : NOBODY,
-                                   .last = has ? (int64_t)rows[i + j].row : NOBODY};
+                                   .first = has ? (int64_t)rows[i + j].row : NONE,
+                                   .last = has ? (int64_t)rows[i + j].row : NONE};
         }
         push(w, (struct guess){.bins = bins});
     }
 }
 
-static void tell(const struct work *w, const struct guess *g, uint32_t *part_of)
+static void number_rows(const struct work *w, const struct guess *g, uint32_t *part_of)
 {
     for (uint32_t i = 0; i < w->parts; i++)
-        for (int64_t row = g->bins[i].first; row != NOBODY; row = w->next[row])
+        for (int64_t row = g->bins[i].first; row != NONE; row = w->next[row])
             part_of[row] = i;
 }
 
@@ -227,12 +227,12 @@ static int by_differencing(const struct weighed *rows,
     if (!heap || !bins || !next)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
-        next[i] = NOBODY;
-    begin(&w, rows, count, each, bins);
+        next[i] = NONE;
+    push_all(&w, rows, count, each, bins);
     while (w.count > 1)
         merge(&w);
     if (w.count == 1)
-        tell(&w, &w.heap[0], part_of);
+        number_rows(&w, &w.heap[0], part_of);
     return 0;
 }
 

@@ -183,40 +183,19 @@ bool ms_rows_is_view(const struct ms_rows *r)
 
 /* ---- rows of rows ---------------------------------------------------------------- */
 
-/* Forwards and one after another: whole runs at a time. */
-static int
-slice_on(const struct ms_rows *r, uint64_t first, uint64_t count, struct ms_rows *out)
-{
-    int rc = 0;
-
-    for (size_t at = find_run(r, first); count > 0 && rc == 0; at++) {
-        struct ms_row_run run = r->runs[at];
-        uint64_t skip = first - start_of(r, at);
-
-        run.first = row_of(&run, skip);
-        run.count -= skip;
-        if (run.count > count)
-            run.count = count;
-        rc = ms_rows_add(out, run);
-        first += run.count;
-        count -= run.count;
-    }
-    return rc;
-}
-
-/* With another step: within one run at a time. */
-static int slice_by(const struct ms_rows *r,
-                    uint64_t first,
-                    uint64_t count,
-                    int64_t step,
-                    struct ms_rows *out)
+/* Within one run at a time. */
+static int slice(const struct ms_rows *r,
+                 uint64_t first,
+                 uint64_t count,
+                 int64_t step,
+                 struct ms_rows *out)
 {
     uint64_t stride = step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
+    size_t at = find_run(r, first);
     int rc = 0;
 
     while (count > 0 && rc == 0) {
-        size_t at = find_run(r, first);
-        uint64_t start = start_of(r, at), in = first - start;
+        uint64_t in = first - start_of(r, at);
         uint64_t room = step < 0 ? in : r->runs[at].count - 1 - in;
         uint64_t n = room / stride + 1;
         struct ms_row_run run = {.block = r->runs[at].block,
@@ -227,6 +206,8 @@ static int slice_by(const struct ms_rows *r,
         rc = ms_rows_add(out, run);
         count -= run.count;
         first += (uint64_t)step * run.count;
+        if (count > 0) /* in steps of 1 it goes on with the next run */
+            at = step == 1 ? at + 1 : find_run(r, first);
     }
     return rc;
 }
@@ -258,8 +239,7 @@ int ms_rows_slice(const struct ms_rows *r,
                             (unsigned long long)first,
                             (long long)step,
                             (unsigned long long)r->count);
-    return step == 1 || count == 1 ? slice_on(r, first, count, out)
-                                   : slice_by(r, first, count, step, out);
+    return slice(r, first, count, count == 1 ? 1 : step, out);
 }
 
 int ms_rows_take(const struct ms_rows *r,

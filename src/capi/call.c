@@ -255,12 +255,15 @@ int muster_cluster_call_some(struct muster_cluster *c,
 }
 
 /* One of them has news: if it is done, take its value. */
-static int
-take(struct muster_future *f, struct muster_value **value, struct muster_error *err)
+static int take(struct muster_future *f,
+                struct muster_value **value,
+                size_t *left,
+                struct muster_error *err)
 {
     if (f->taken || !ms_call_is_done(f->call))
         return 0;
     f->taken = true;
+    (*left)--;
     return ms_capi_outcome(f->call, value, err);
 }
 
@@ -273,36 +276,26 @@ static int gather(struct muster_future **futures,
 {
     int64_t until_ns = ms_now_ns() + GATHER_READ_NS;
     struct ms_inbox *inbox = NULL;
+    size_t left = count;
     int rc = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        assert(futures[i]);
+    for (size_t i = 0; i < count; i++)
         if (ms_call_wait(futures[i]->call, until_ns) < 0)
             break;
-    }
     for (size_t i = 0; rc == 0 && i < count; i++)
-        rc = take(futures[i], &values[i], err);
-    for (size_t left = 0; rc == 0; left = 0) {
+        rc = take(futures[i], &values[i], &left, err);
+    if (rc == 0 && left)
+        rc = ms_capi_inbox_create(futures, count, &inbox, err);
+    while (rc == 0 && left) {
         uint64_t tag = 0;
 
-        for (size_t i = 0; i < count; i++)
-            left += !futures[i]->taken;
-        if (left == 0)
-            break;
-        if (!inbox) {
-            inbox = ms_inbox_create();
-            rc = inbox ? 0 : -ENOMEM;
-            for (size_t i = 0; rc == 0 && i < count; i++)
-                rc = ms_call_notify(futures[i]->call, inbox, i);
-        }
+        rc = ms_capi_inbox_wait(inbox, MS_NEVER, &tag);
         if (rc == 0)
-            rc = ms_capi_inbox_wait(inbox, MS_NEVER, &tag);
-        if (rc == -EINTR)
+            rc = take(futures[tag], &values[tag], &left, err);
+        else if (rc == -EINTR)
             rc = 0;
-        else if (rc < 0)
-            muster_error_set(err, rc, NULL, "cannot wait: %s", strerror(-rc));
         else
-            rc = take(futures[tag], &values[tag], err);
+            muster_error_set(err, rc, NULL, "cannot wait: %s", strerror(-rc));
     }
     if (inbox)
         ms_inbox_unref(inbox);

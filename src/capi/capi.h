@@ -20,16 +20,13 @@
 #include "session/session.h"
 #include "wire/client/client.h"
 
-#include <pthread.h>
-
 struct muster_session {
     struct ms_driver_session *driver;
     struct ms_head *head;     /* its, until the shutdown */
     struct ms_client *client; /* likewise */
     void (*on_log)(void *arg, const struct muster_log_line *line);
     void *arg;
-    pthread_mutex_t lock;
-    unsigned refs; /* the user's, and clusters that were not destroyed; under `lock` */
+    _Atomic unsigned refs; /* the user's, and clusters that were not destroyed */
 };
 
 struct muster_resources {
@@ -41,17 +38,16 @@ struct muster_resources {
 };
 
 struct ms_capi_worker {
-    uint64_t uid;
-    int32_t pid;
-    char *node, *log_path;
+    const Muster__WorkerStatus *status; /* in that of its cluster */
     struct ms_peer *peer;
 };
 
 struct muster_cluster {
     struct muster_session *session;
     char *name;
+    Muster__ClusterStatus *status; /* the last that the head has said */
     uint32_t world_size;
-    struct ms_capi_worker *workers;
+    struct ms_capi_worker *workers; /* by rank */
     int64_t timeout_ns;
     bool is_handle; /* somebody else made it */
 };
@@ -64,21 +60,17 @@ struct muster_future {
 /* session.c */
 struct muster_session *ms_capi_session_ref(struct muster_session *s);
 void ms_capi_session_unref(struct muster_session *s);
-bool ms_capi_is_stopped(struct muster_session *s);
-/* Wait for an operation of the head: its message, borrowed, or NULL with the reason. */
-const ProtobufCMessage *
-ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err);
+/* -ESHUTDOWN: it is NULL, was shut down, or is that of a forked child's parent. */
+int ms_capi_check_open(const struct muster_session *s, struct muster_error *err);
+/* Wait for an operation of the head, which is taken: it has succeeded and is the caller's
+ * again, or NULL with the reason. */
+struct ms_head_op *
+ms_capi_done(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err);
 
 /* program.c: malloc'd; NULL with the reason. A driver in Python looks elsewhere
  * (python/muster/_session/programs.py): a wheel puts the program beside the interpreter, a C library
  * has it below its own prefix. MUSTER_BIN and PATH mean the same to both. */
 char *ms_capi_find_program(const char *told, struct muster_error *err);
-
-/* Ask the head; the operation has succeeded, or NULL with the reason. */
-struct ms_head_op *ms_capi_request(struct muster_session *s,
-                                   const Muster__DriverToHead *m,
-                                   int64_t timeout_ns,
-                                   struct muster_error *err);
 
 /* Texts of options: "" for NULL, and the length of a NULL-terminated list or of NULL. */
 static inline char *ms_capi_text(const char *text)
@@ -126,6 +118,11 @@ int ms_capi_outcome(struct ms_call *call,
                     struct muster_value **value,
                     struct muster_error *err);
 
+/* One that tells of these futures by their indexes; to be given back, also after a failure. */
+int ms_capi_inbox_create(struct muster_future *const *futures,
+                         size_t count,
+                         struct ms_inbox **inbox,
+                         struct muster_error *err);
 /* The next tag: 0, -ETIMEDOUT, -EINTR. */
 int ms_capi_inbox_wait(struct ms_inbox *inbox, int64_t until_ns, uint64_t *tag);
 

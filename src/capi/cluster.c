@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "capi/capi.h"
 
 #include <errno.h>
@@ -12,14 +13,11 @@
 
 static void drop_workers(struct muster_cluster *c)
 {
-    for (uint32_t i = 0; c->workers && i < c->world_size; i++) {
+    for (uint32_t i = 0; c->workers && i < c->world_size; i++)
         if (c->workers[i].peer)
             ms_peer_unref(c->workers[i].peer);
-        free(c->workers[i].node);
-        free(c->workers[i].log_path);
-    }
-    free(c->workers);
-    c->workers = NULL;
+    free(MS_TAKE(c->workers));
+    muster__cluster_status__free_unpacked(MS_TAKE(c->status), NULL);
     c->world_size = 0;
 }
 
@@ -31,24 +29,21 @@ static void cluster_free(struct muster_cluster *c)
     free(c);
 }
 
-static int take_worker(struct muster_cluster *c,
-                       const Muster__WorkerStatus *from,
-                       const char *node,
-                       struct muster_error *err)
+static int add_worker(struct muster_cluster *c,
+                      const Muster__WorkerStatus *w,
+                      struct muster_error *err)
 {
-    struct ms_capi_worker *w = &c->workers[from->rank];
     char label[2 * MS_NAME_MAX + 32];
     struct ms_error why = {0};
+    struct ms_peer *peer;
 
-    snprintf(label, sizeof label, "%s/%u@%s", c->name, from->rank, node);
-    w->uid = from->uid;
-    w->pid = from->pid;
-    w->node = strdup(node);
-    w->log_path = strdup(from->log_path);
-    if (!w->node || !w->log_path)
-        return ms_capi_no_memory(err);
-    w->peer = ms_peer_create(c->session->client, from->address, from->uid, label, &why);
-    return w->peer ? 0 : ms_capi_error(&why, err);
+    if (w->rank >= c->world_size || !*w->address)
+        return muster_error_set(
+            err, -EAGAIN, NULL, "cluster '%s' is not complete", c->name);
+    snprintf(label, sizeof label, "%s/%u@%s", c->name, w->rank, w->node);
+    peer = ms_peer_create(c->session->client, w->address, w->uid, label, &why);
+    c->workers[w->rank] = (struct ms_capi_worker){.status = w, .peer = peer};
+    return peer ? 0 : ms_capi_error(&why, err);
 }
 
 /* What there is of it now. */
@@ -58,19 +53,28 @@ static int fill(struct muster_cluster *c,
 {
     int rc = 0;
 
-    c->workers = calloc(status->n_workers + 1, sizeof *c->workers);
+    drop_workers(c);
+    c->status = (Muster__ClusterStatus *)ms_proto_copy(&status->base);
+    if (c->status)
+        c->workers = calloc(c->status->n_workers + 1, sizeof *c->workers);
     if (!c->workers)
         return ms_capi_no_memory(err);
-    c->world_size = (uint32_t)status->n_workers;
-    for (size_t i = 0; rc == 0 && i < status->n_workers; i++) {
-        const Muster__WorkerStatus *w = status->workers[i];
+    c->world_size = (uint32_t)c->status->n_workers;
+    for (size_t i = 0; rc == 0 && i < c->world_size; i++)
+        rc = add_worker(c, c->status->workers[i], err);
+    return rc;
+}
 
-        if (w->rank >= c->world_size || !*w->address)
-            rc = muster_error_set(
-                err, -EAGAIN, NULL, "cluster '%s' is not complete", status->name);
-        else
-            rc = take_worker(c, w, w->node, err);
-    }
+/* Its workers are those that the operation has made. */
+static int
+take_change(struct muster_cluster *c, struct ms_head_op *op, struct muster_error *err)
+{
+    int rc = -EIO;
+
+    op = ms_capi_done(op, MS_NEVER, err);
+    if (op)
+        rc = fill(c, (const Muster__ClusterStatus *)ms_head_op_message(op), err);
+    ms_head_op_unref(op);
     return rc;
 }
 
@@ -80,17 +84,12 @@ static int create(struct muster_cluster *c,
                   struct muster_error *err)
 {
     MS_CLEANUP(ms_capi_spec_finish) struct ms_capi_spec spec = {0};
-    const Muster__ClusterStatus *status;
-    struct ms_head_op *op;
     int rc = ms_capi_spec_init(&spec, o, resources, err);
 
     if (rc < 0)
         return rc;
-    op = ms_head_create_cluster(c->session->head, &spec.message, o->wait_ns);
-    status = (const Muster__ClusterStatus *)ms_capi_wait(op, MS_NEVER, err);
-    rc = status ? fill(c, status, err) : -EIO;
-    ms_head_op_unref(op);
-    return rc;
+    return take_change(
+        c, ms_head_create_cluster(c->session->head, &spec.message, o->wait_ns), err);
 }
 
 static int check_options(struct muster_session *s,
@@ -99,8 +98,8 @@ static int check_options(struct muster_session *s,
 {
     struct ms_error why = {0};
 
-    if (ms_capi_is_stopped(s))
-        return muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
+    if (ms_capi_check_open(s, err) < 0)
+        return -ESHUTDOWN;
     if (!o->name || !o->worker_cls || !strpbrk(o->worker_cls, ".:"))
         return muster_error_set(err,
                                 -EINVAL,
@@ -161,15 +160,23 @@ muster_cluster_create(struct muster_session *session,
 }
 
 static struct muster_cluster *handle_of(struct muster_session *session,
-                                        const Muster__ClusterStatus *status,
+                                        const char *name,
+                                        const Muster__Status *status,
                                         struct muster_error *err)
 {
-    struct muster_cluster *c = cluster_new(session, status->name, 0, err);
+    const Muster__ClusterStatus *found = NULL;
+    struct muster_cluster *c;
 
+    for (size_t i = 0; i < status->n_clusters; i++)
+        if (strcmp(status->clusters[i]->name, name) == 0)
+            found = status->clusters[i];
+    if (!found)
+        muster_error_set(err, -ENOENT, NULL, "there is no cluster '%s'", name);
+    c = found ? cluster_new(session, name, 0, err) : NULL;
     if (!c)
         return NULL;
     c->is_handle = true;
-    if (fill(c, status, err) == 0)
+    if (fill(c, found, err) == 0)
         return c;
     cluster_free(c);
     return NULL;
@@ -179,19 +186,15 @@ struct muster_cluster *muster_cluster_open(struct muster_session *session,
                                            const char *name,
                                            struct muster_error *err)
 {
-    struct ms_head_op *op = session && name ? ms_head_status(session->head) : NULL;
-    const Muster__Status *status =
-        session && name ? (const Muster__Status *)ms_capi_wait(op, MS_ANSWER_NS, err)
-                        : (ms_capi_missing("a session and a name", err), NULL);
-    const Muster__ClusterStatus *found = NULL;
-    struct muster_cluster *c;
+    struct muster_cluster *c = NULL;
+    struct ms_head_op *op;
 
-    for (size_t i = 0; status && i < status->n_clusters; i++)
-        if (strcmp(status->clusters[i]->name, name) == 0)
-            found = status->clusters[i];
-    if (status && !found)
-        muster_error_set(err, -ENOENT, NULL, "there is no cluster '%s'", name);
-    c = found ? handle_of(session, found, err) : NULL;
+    if (!session || !name)
+        return ms_capi_missing("a session and a name", err), NULL;
+    op = ms_capi_done(ms_head_status(session->head), MS_ANSWER_NS, err);
+    if (op)
+        c = handle_of(
+            session, name, (const Muster__Status *)ms_head_op_message(op), err);
     ms_head_op_unref(op);
     return c;
 }
@@ -200,12 +203,11 @@ static void end(struct muster_cluster *c, int64_t grace_ns)
 {
     struct ms_head_op *op;
 
-    if (ms_capi_is_stopped(c->session))
+    if (ms_capi_check_open(c->session, NULL) < 0)
         return;
     op = ms_head_destroy_that_cluster(
-        c->session->head, c->name, !c->is_handle, c->workers[0].uid, grace_ns);
-    ms_capi_wait(op, ms_deadline_ns(grace_ns, MS_ANSWER_NS), NULL);
-    ms_head_op_unref(op);
+        c->session->head, c->name, !c->is_handle, c->workers[0].status->uid, grace_ns);
+    ms_head_op_unref(ms_capi_done(op, ms_deadline_ns(grace_ns, MS_ANSWER_NS), NULL));
 }
 
 void muster_cluster_close(struct muster_cluster *c)
@@ -224,22 +226,6 @@ void muster_cluster_destroy(struct muster_cluster *c, int64_t grace_ns)
 
 /* ---- changing it ----------------------------------------------------------------- */
 
-/* The operation has changed its workers. */
-static int
-take_change(struct muster_cluster *c, struct ms_head_op *op, struct muster_error *err)
-{
-    const Muster__ClusterStatus *status =
-        (const Muster__ClusterStatus *)ms_capi_wait(op, MS_NEVER, err);
-    int rc = -EIO;
-
-    if (status) {
-        drop_workers(c);
-        rc = fill(c, status, err);
-    }
-    ms_head_op_unref(op);
-    return rc;
-}
-
 int muster_cluster_restart(struct muster_cluster *c,
                            const uint32_t *ranks,
                            uint32_t count,
@@ -248,8 +234,8 @@ int muster_cluster_restart(struct muster_cluster *c,
 {
     Muster__RestartWorkers m = MUSTER__RESTART_WORKERS__INIT;
 
-    if (!c || ms_capi_is_stopped(c->session))
-        return muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
+    if (ms_capi_check_open(c ? c->session : NULL, err) < 0)
+        return -ESHUTDOWN;
     m.cluster = c->name;
     m.ranks = (uint32_t *)(uintptr_t)ranks;
     m.n_ranks = ranks ? count : 0;
@@ -262,8 +248,8 @@ int muster_cluster_resize(struct muster_cluster *c,
                           int64_t grace_ns,
                           struct muster_error *err)
 {
-    if (!c || ms_capi_is_stopped(c->session))
-        return muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
+    if (ms_capi_check_open(c ? c->session : NULL, err) < 0)
+        return -ESHUTDOWN;
     return take_change(
         c, ms_head_resize(c->session->head, c->name, world_size, grace_ns), err);
 }
@@ -280,17 +266,29 @@ const char *muster_cluster_name(const struct muster_cluster *c)
     return c ? c->name : NULL;
 }
 
+static const Muster__WorkerStatus *worker_of(const struct muster_cluster *c,
+                                             uint32_t rank)
+{
+    return c && rank < c->world_size ? c->workers[rank].status : NULL;
+}
+
 int32_t muster_cluster_pid(const struct muster_cluster *c, uint32_t rank)
 {
-    return c && rank < c->world_size ? c->workers[rank].pid : 0;
+    const Muster__WorkerStatus *w = worker_of(c, rank);
+
+    return w ? w->pid : 0;
 }
 
 const char *muster_cluster_node(const struct muster_cluster *c, uint32_t rank)
 {
-    return c && rank < c->world_size ? c->workers[rank].node : NULL;
+    const Muster__WorkerStatus *w = worker_of(c, rank);
+
+    return w ? w->node : NULL;
 }
 
 const char *muster_cluster_log_path(const struct muster_cluster *c, uint32_t rank)
 {
-    return c && rank < c->world_size ? c->workers[rank].log_path : NULL;
+    const Muster__WorkerStatus *w = worker_of(c, rank);
+
+    return w ? w->log_path : NULL;
 }

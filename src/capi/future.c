@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 
 /* ---- results --------------------------------------------------------------------- */
 
@@ -131,6 +132,20 @@ int ms_capi_inbox_wait(struct ms_inbox *inbox, int64_t until_ns, uint64_t *tag)
     }
 }
 
+int ms_capi_inbox_create(struct muster_future *const *futures,
+                         size_t count,
+                         struct ms_inbox **inbox,
+                         struct muster_error *err)
+{
+    int rc = (*inbox = ms_inbox_create()) ? 0 : -ENOMEM;
+
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = ms_call_notify(futures[i]->call, *inbox, i);
+    if (rc < 0)
+        muster_error_set(err, rc, NULL, "cannot wait: %s", strerror(-rc));
+    return rc;
+}
+
 int64_t muster_future_wait_any(struct muster_future *const *futures,
                                size_t count,
                                int64_t timeout_ns)
@@ -138,7 +153,7 @@ int64_t muster_future_wait_any(struct muster_future *const *futures,
     int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
     struct ms_inbox *inbox;
     uint64_t tag = 0;
-    int rc = 0;
+    int rc;
 
     for (size_t i = 0; i < count; i++)
         if (!futures || !futures[i])
@@ -146,14 +161,11 @@ int64_t muster_future_wait_any(struct muster_future *const *futures,
     for (size_t i = 0; i < count; i++)
         if (ms_call_is_done(futures[i]->call) || ms_call_has_items(futures[i]->call))
             return (int64_t)i;
-    inbox = ms_inbox_create();
-    if (!inbox)
-        return -ENOMEM;
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        rc = ms_call_notify(futures[i]->call, inbox, i);
+    rc = ms_capi_inbox_create(futures, count, &inbox, NULL);
     if (rc == 0)
         rc = ms_capi_inbox_wait(inbox, until_ns, &tag);
-    ms_inbox_unref(inbox);
+    if (inbox)
+        ms_inbox_unref(inbox);
     return rc < 0 ? rc : (int64_t)tag;
 }
 

@@ -125,30 +125,42 @@ void muster_group_close(struct muster_group *g)
     free(g);
 }
 
+/* FIND_GROUP, WAIT_GROUP or REMOVE_GROUP. */
 static struct ms_head_op *ask(struct muster_session *s,
                               Muster__DriverToHead__BodyCase body,
-                              uint64_t id,
-                              const char *name,
+                              Muster__GroupRef *group,
                               int64_t timeout_ns,
                               struct muster_error *err)
 {
-    Muster__GroupRef ref = MUSTER__GROUP_REF__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    ref.id = id;
-    ref.name = ms_capi_text(name);
     m.body_case = body;
-    m.find_group = &ref; /* the same place for all */
-    return ms_capi_request(s, &m, timeout_ns, err);
+    m.find_group = group; /* the same place for all */
+    return ms_capi_done(ms_head_request(s->head, &m), timeout_ns, err);
 }
 
-static int
-renew(struct muster_group *g, struct ms_head_op *op, struct muster_error *err)
+static struct ms_head_op *ask_by_id(const struct muster_group *g,
+                                    Muster__DriverToHead__BodyCase body,
+                                    int64_t timeout_ns,
+                                    struct muster_error *err)
 {
+    Muster__GroupRef ref = MUSTER__GROUP_REF__INIT;
+
+    ref.id = g->status->id;
+    return ask(g->session, body, &ref, timeout_ns, err);
+}
+
+/* Ask, and keep the status that it answers. `err` is needed. */
+static int renew(struct muster_group *g,
+                 Muster__DriverToHead__BodyCase body,
+                 int64_t timeout_ns,
+                 struct muster_error *err)
+{
+    struct ms_head_op *op = ask_by_id(g, body, timeout_ns, err);
     Muster__GroupStatus *status;
 
     if (!op)
-        return err && err->code ? err->code : -EIO;
+        return err->code ? err->code : -EIO;
     status = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
     ms_head_op_unref(op);
     if (!status)
@@ -168,14 +180,7 @@ int muster_group_wait(struct muster_group *g,
     if (!g)
         return ms_capi_missing("a group", err);
     if (g->status->state == MUSTER__GROUP_STATE__GROUP_WAITING)
-        rc = renew(g,
-                   ask(g->session,
-                       MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP,
-                       g->status->id,
-                       NULL,
-                       timeout_ns,
-                       &why),
-                   &why);
+        rc = renew(g, MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, timeout_ns, &why);
     if (rc == 0 && g->status->state == MUSTER__GROUP_STATE__GROUP_FAILED) {
         rc = muster_error_set(
             &why, -ETIMEDOUT, NULL, "%s\n%s", g->status->why, g->status->table);
@@ -219,7 +224,7 @@ static struct ms_head_op *place(struct muster_session *s,
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
     m.place_group = group;
     if (rc == 0)
-        op = ms_capi_request(s, &m, MS_ANSWER_NS, err);
+        op = ms_capi_done(ms_head_request(s->head, &m), MS_ANSWER_NS, err);
     else if (rc == -ENOMEM)
         ms_capi_no_memory(err);
     else
@@ -248,10 +253,8 @@ struct muster_group *muster_group_create(struct muster_session *session,
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     if (o.count && !o.bundles)
         return ms_capi_missing("the array of bundles", err), NULL;
-    if (ms_capi_is_stopped(session)) {
-        muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
+    if (ms_capi_check_open(session, err) < 0)
         return NULL;
-    }
     group.name = ms_capi_text(o.name);
     group.strategy = ms_capi_text(o.strategy);
     group.same = ms_capi_text(o.same);
@@ -274,13 +277,15 @@ struct muster_group *muster_group_open(struct muster_session *session,
                                        const char *name,
                                        struct muster_error *err)
 {
-    struct ms_head_op *op;
+    Muster__GroupRef ref = MUSTER__GROUP_REF__INIT;
 
     if (!session || !name)
         return ms_capi_missing(session ? "a name" : "a session", err), NULL;
-    op = ask(
-        session, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, 0, name, MS_ANSWER_NS, err);
-    return group_create(session, op, err);
+    ref.name = ms_capi_text(name);
+    return group_create(
+        session,
+        ask(session, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, &ref, MS_ANSWER_NS, err),
+        err);
 }
 
 int muster_group_remove(struct muster_group *g, struct muster_error *err)
@@ -290,12 +295,7 @@ int muster_group_remove(struct muster_group *g, struct muster_error *err)
 
     if (!g)
         return ms_capi_missing("a group", err);
-    op = ask(g->session,
-             MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP,
-             g->status->id,
-             NULL,
-             MS_ANSWER_NS,
-             &why);
+    op = ask_by_id(g, MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP, MS_ANSWER_NS, &why);
     ms_head_op_unref(op);
     if (!op && why.code != -ENOENT) {
         if (err)
@@ -321,15 +321,8 @@ const char *muster_group_name(const struct muster_group *g)
 enum muster_group_state muster_group_state(struct muster_group *g)
 {
     struct muster_error why = {0};
-    struct ms_head_op *op = ask(g->session,
-                                MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
-                                g->status->id,
-                                NULL,
-                                MS_ANSWER_NS,
-                                &why);
 
-    if (renew(g, op, &why) == 0)
-        return (enum muster_group_state)g->status->state;
+    renew(g, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, MS_ANSWER_NS, &why);
     return why.code == -ENOENT ? MUSTER_GROUP_REMOVED
                                : (enum muster_group_state)g->status->state;
 }

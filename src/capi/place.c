@@ -52,7 +52,7 @@ struct muster_resources *muster_resources_create(struct muster_session *session,
     request.scope = &scope;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES;
     m.resources = &request;
-    op = ms_capi_request(session, &m, MS_ANSWER_NS, err);
+    op = ms_capi_done(ms_head_request(session->head, &m), MS_ANSWER_NS, err);
     if (!op)
         return NULL;
     r = resources_of(session, num_gpus_per_node, op);

@@ -6,6 +6,7 @@
 #include "session/find.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,13 +39,6 @@ static void on_log(void *arg, const Muster__LogLines *lines)
 }
 
 /* ---- start ----------------------------------------------------------------------- */
-
-static void session_free(struct muster_session *s)
-{
-    ms_driver_session_destroy(s->driver);
-    pthread_mutex_destroy(&s->lock);
-    free(s);
-}
 
 static void env_free(char ***env)
 {
@@ -125,12 +119,11 @@ struct muster_session *muster_init(const struct muster_session_options *options,
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     if (!s)
         return ms_capi_no_memory(err), NULL;
-    pthread_mutex_init(&s->lock, NULL);
     s->on_log = o.on_log;
     s->arg = o.arg;
     s->refs = 1;
     if (start(s, &o, err) < 0) {
-        session_free(s);
+        ms_capi_session_unref(s);
         return NULL;
     }
     return s;
@@ -150,7 +143,7 @@ const char *muster_session_dir(const struct muster_session *s)
 
 void muster_shutdown(struct muster_session *s, int64_t grace_ns)
 {
-    if (!s || ms_capi_is_stopped(s))
+    if (ms_capi_check_open(s, NULL) < 0)
         return; /* a forked child's: it is its parent's */
     ms_driver_session_stop(s->driver, grace_ns);
     s->head = NULL;
@@ -160,55 +153,35 @@ void muster_shutdown(struct muster_session *s, int64_t grace_ns)
 
 struct muster_session *ms_capi_session_ref(struct muster_session *s)
 {
-    pthread_mutex_lock(&s->lock);
-    s->refs++;
-    pthread_mutex_unlock(&s->lock);
+    atomic_fetch_add(&s->refs, 1);
     return s;
 }
 
 void ms_capi_session_unref(struct muster_session *s)
 {
-    bool last;
-
-    pthread_mutex_lock(&s->lock);
-    last = --s->refs == 0;
-    pthread_mutex_unlock(&s->lock);
-    if (last)
-        session_free(s);
+    if (atomic_fetch_sub(&s->refs, 1) != 1)
+        return;
+    ms_driver_session_destroy(s->driver);
+    free(s);
 }
 
-bool ms_capi_is_stopped(struct muster_session *s)
+int ms_capi_check_open(const struct muster_session *s, struct muster_error *err)
 {
-    return !ms_driver_session_is_open(s->driver);
+    return s && ms_driver_session_is_open(s->driver)
+               ? 0
+               : muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
 }
 
-const ProtobufCMessage *
-ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err)
+struct ms_head_op *
+ms_capi_done(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err)
 {
-    static const ProtobufCMessage nothing;
-    const ProtobufCMessage *m;
     struct ms_error why = {0};
 
-    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0) {
+    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
         muster_error_set(err, -ETIMEDOUT, NULL, "%s", ms_head_op_delay(op));
-        return NULL;
-    }
-    if (ms_head_op_result(op, &why) < 0) {
+    else if (ms_head_op_result(op, &why) < 0)
         ms_capi_op_failure(op, &why, err);
-        return NULL;
-    }
-    m = ms_head_op_message(op);
-    return m ? m : &nothing;
-}
-
-struct ms_head_op *ms_capi_request(struct muster_session *s,
-                                   const Muster__DriverToHead *m,
-                                   int64_t timeout_ns,
-                                   struct muster_error *err)
-{
-    struct ms_head_op *op = ms_head_request(s->head, m);
-
-    if (ms_capi_wait(op, timeout_ns, err))
+    else
         return op;
     ms_head_op_unref(op);
     return NULL;

@@ -16,7 +16,7 @@
 
 #include "dispatch/mesh.h"
 
-#include <stddef.h>
+#include <stdbool.h>
 
 #define MS_NOT_CALLED UINT32_MAX
 

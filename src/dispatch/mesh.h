@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define MS_MESH_RANKS_MAX ((uint32_t)1 << 20)

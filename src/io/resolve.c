@@ -65,11 +65,10 @@ int ms_resolve(const char *host,
     return out->count ? 0 : ms_error_set(err, -ENXIO, "host '%s' has no address", host);
 }
 
-static void lookup_unref(struct ms_lookup *l)
+void ms_lookup_drop(struct ms_lookup *l)
 {
-    if (atomic_fetch_sub(&l->refs, 1) != 1)
-        return;
-    free(l);
+    if (l && atomic_fetch_sub(&l->refs, 1) == 1)
+        free(l);
 }
 
 static void *run(void *arg)
@@ -78,7 +77,7 @@ static void *run(void *arg)
 
     l->rc = ms_resolve(l->host, l->port, &l->result, &l->err);
     atomic_store(&l->done, true);
-    lookup_unref(l);
+    ms_lookup_drop(l);
     atomic_fetch_sub(&lookups, 1);
     return NULL;
 }
@@ -121,7 +120,9 @@ struct ms_lookup *ms_lookup_start(const char *host, uint16_t port)
     return NULL;
 }
 
-int ms_lookup_result(struct ms_lookup *l, struct ms_resolved *out, struct ms_error *err)
+int ms_lookup_result(struct ms_lookup *l,
+                     const struct ms_resolved **out,
+                     struct ms_error *err)
 {
     if (!atomic_load(&l->done))
         return -EINPROGRESS;
@@ -130,12 +131,6 @@ int ms_lookup_result(struct ms_lookup *l, struct ms_resolved *out, struct ms_err
             *err = l->err;
         return l->rc;
     }
-    *out = l->result;
+    *out = &l->result;
     return 0;
-}
-
-void ms_lookup_drop(struct ms_lookup *l)
-{
-    if (l)
-        lookup_unref(l);
 }

@@ -241,17 +241,11 @@ static int listen_everywhere(uint16_t port)
 
 static uint16_t bound_port(int fd)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } sa;
+    struct sockaddr_storage sa = {0};
     socklen_t len = sizeof sa;
+    const struct sockaddr_in *at = (const void *)&sa; /* the port is there in both */
 
-    memset(&sa, 0, sizeof sa);
-    if (getsockname(fd, &sa.any, &len) < 0)
-        return 0;
-    return ntohs(sa.any.sa_family == AF_INET ? sa.v4.sin_port : sa.v6.sin6_port);
+    return getsockname(fd, (struct sockaddr *)&sa, &len) < 0 ? 0 : ntohs(at->sin_port);
 }
 
 int ms_tcp_listen(const char *host, uint16_t *port, struct ms_error *err)

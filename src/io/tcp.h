@@ -67,9 +67,10 @@ int ms_resolve(const char *host,
  * answer is fine. NULL: no memory, no thread, or too many names at once. */
 struct ms_lookup;
 struct ms_lookup *ms_lookup_start(const char *host, uint16_t port);
-/* The answer: as ms_resolve; -EINPROGRESS: not yet, look again after MS_LOOKUP_NS. */
+/* The answer, borrowed until the drop: as ms_resolve; -EINPROGRESS: not yet, look again after
+ * MS_LOOKUP_NS. */
 int ms_lookup_result(struct ms_lookup *l,
-                     struct ms_resolved *out,
+                     const struct ms_resolved **out,
                      struct ms_error *err);
 void ms_lookup_drop(struct ms_lookup *l);
 

@@ -1,6 +1,7 @@
 /* inventory.c - the reservations that an engine has told of, and the log of their changes */
 #include "orchestrator/inventory.h"
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 
 #include <assert.h>
@@ -216,18 +217,10 @@ void ms_inventory_remove(struct ms_inventory *m, struct ms_inventory_entry *r)
 
 static int pieces_reserve(struct ms_inventory_entry *r, size_t count)
 {
-    struct ms_snapshot **grown;
-
     if (count > MS_ORCH_PIECES_MAX - r->count)
         return -E2BIG;
-    if (r->count + count <= r->capacity)
-        return 0;
-    grown = realloc(r->pieces, (r->count + count) * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    r->pieces = grown;
-    r->capacity = r->count + count;
-    return 0;
+    return ms_array_reserve(
+        &r->pieces, &r->capacity, r->count + count, sizeof(struct ms_snapshot *));
 }
 
 int64_t ms_inventory_add_pieces(struct ms_inventory_entry *r, size_t count)
@@ -235,23 +228,15 @@ int64_t ms_inventory_add_pieces(struct ms_inventory_entry *r, size_t count)
     uint32_t first = r->next;
     int rc = pieces_reserve(r, count);
 
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        struct ms_lent_piece piece = {.number = first + (uint32_t)i, .incarnation = 1};
-        struct ms_snapshot *s = snapshot_create(&piece);
-
-        if (s)
-            r->pieces[r->count++] = s;
-        else
-            rc = -ENOMEM;
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = ms_inventory_add_piece(r, first + (uint32_t)i);
+    if (rc == 0)
+        return first;
+    for (; r->next > first; r->next--) { /* those that were added are the last ones */
+        snapshot_unref(r->pieces[--r->count]);
+        r->in_phase[MS_PHASE_PENDING]--;
     }
-    if (rc < 0) {
-        while (r->count > 0 && r->pieces[r->count - 1]->piece.number >= first)
-            snapshot_unref(r->pieces[--r->count]);
-        return rc;
-    }
-    r->next = first + (uint32_t)count;
-    r->in_phase[MS_PHASE_PENDING] += count;
-    return first;
+    return rc;
 }
 
 /* Where it is, or would be. */

@@ -206,14 +206,13 @@ int ms_books_print(struct ms_books *b, const struct ms_scope *scope, struct ms_b
         scope->count < MS_LAYOUT_LINES_MAX ? scope->count : MS_LAYOUT_LINES_MAX;
     struct ms_holders holders = ms_books_holders(b);
     struct ms_grid g;
-    int rc;
 
     ms_grid_init(&g, "lllll");
     ms_grid_add_titles(&g, titles);
     for (size_t i = 0; i < lines; i++)
         ms_layout_add_node(&g, &b->stock, scope, i, &holders);
-    rc = ms_grid_end(&g, out);
-    if (rc == 0 && lines < scope->count)
-        rc = ms_buf_printf(out, "and %zu more nodes\n", scope->count - lines);
-    return rc;
+    ms_grid_end(&g, out);
+    if (lines < scope->count)
+        ms_buf_printf(out, "and %zu more nodes\n", scope->count - lines);
+    return out->failed;
 }

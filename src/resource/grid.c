@@ -146,10 +146,8 @@ int ms_grid_print(const struct ms_grid *g, struct ms_buf *out)
     return g->failed ? g->failed : out->failed;
 }
 
-int ms_grid_end(struct ms_grid *g, struct ms_buf *out)
+void ms_grid_end(struct ms_grid *g, struct ms_buf *out)
 {
-    int rc = ms_grid_print(g, out);
-
+    out->failed = ms_grid_print(g, out);
     ms_grid_finish(g);
-    return rc;
 }

@@ -43,7 +43,7 @@ void ms_grid_add_titles(struct ms_grid *g, const char *const *titles);
 /* Append all rows: two blanks between columns, none at the end of a line. An unfinished
  * row is filled up with empty cells. 0 or -ENOMEM. */
 int ms_grid_print(const struct ms_grid *g, struct ms_buf *out);
-/* The same, and free it. */
-int ms_grid_end(struct ms_grid *g, struct ms_buf *out);
+/* The same, and free it. A failure is in out->failed. */
+void ms_grid_end(struct ms_grid *g, struct ms_buf *out);
 
 #endif

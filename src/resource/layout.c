@@ -282,9 +282,7 @@ int ms_layout_make(struct ms_stock *s,
         a.layout = (struct ms_layout){0};
         return 0;
     }
-    if (rc != -ENOMEM && table &&
-        (ms_attempt_explain(&a, holders, table) < 0 ||
-         ms_layout_hint(s, request, table) < 0))
+    if (rc != -ENOMEM && table && ms_attempt_explain(&a, request, holders, table) < 0)
         rc =
             ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", request->cluster);
     return rc;

@@ -2,8 +2,7 @@
  *
  * layout.c         checks, ranks without devices, holding
  * layout_map.c     ranks on the devices that were named, or are free
- * layout_why.c     the table of a failure
- * layout_hint.c    the nearest change that would fit
+ * layout_why.c     the table of a failure, and the nearest change that would fit
  */
 #ifndef MS_RESOURCE_LAYOUT_IMPL_H
 #define MS_RESOURCE_LAYOUT_IMPL_H
@@ -59,14 +58,11 @@ static inline uint64_t ms_times(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* layout_why.c */
+/* layout_why.c: a table, and a line such as "it fits with 4 GPUs per worker" if one is known.
+ * `asked` is the request as it was made. */
 int ms_attempt_explain(const struct ms_attempt *a,
+                       const struct ms_layout_request *asked,
                        const struct ms_holders *holders,
                        struct ms_buf *table);
-
-/* layout_hint.c: "it fits with 4 GPUs for each worker", a line; nothing if none is known. */
-int ms_layout_hint(struct ms_stock *s,
-                   const struct ms_layout_request *r,
-                   struct ms_buf *out);
 
 #endif

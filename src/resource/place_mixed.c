@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct search {
     struct ms_stock *stock;
@@ -49,14 +48,10 @@ static int compare_bundles(const void *a, const void *b, void *arg)
     const struct ms_bundle *x = &bundles[*i], *y = &bundles[*j];
     int rc = by_amount(x->devices, y->devices);
 
-    if (rc == 0)
-        rc = by_amount(x->share_milli, y->share_milli);
-    if (rc == 0)
-        rc = by_amount(x->device_memory, y->device_memory);
-    if (rc == 0)
-        rc = by_amount(x->memory, y->memory);
-    if (rc == 0)
-        rc = by_amount(x->cpu_milli, y->cpu_milli);
+    rc = rc ? rc : by_amount(x->share_milli, y->share_milli);
+    rc = rc ? rc : by_amount(x->device_memory, y->device_memory);
+    rc = rc ? rc : by_amount(x->memory, y->memory);
+    rc = rc ? rc : by_amount(x->cpu_milli, y->cpu_milli);
     return rc ? rc : (*i > *j) - (*i < *j);
 }
 

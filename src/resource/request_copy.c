@@ -3,7 +3,6 @@
  * All parts of a copy are blocks of one chain, which begins at `owned`: they are freed
  * together, also after a failure half-way.
  */
-#include "base/cleanup.h"
 #include "resource/place.h"
 
 #include <assert.h>
@@ -35,17 +34,6 @@ static char *keep_text(struct ms_place_request *r, const char *text)
 {
     assert(text);
     return keep(r, text, strlen(text) + 1);
-}
-
-/* Copies of texts in a copy of their array. */
-static char **keep_texts(struct ms_place_request *r, const void *texts, size_t count)
-{
-    char **copy = keep(r, texts, count * sizeof *copy);
-
-    for (size_t i = 0; copy && i < count; i++)
-        if (!(copy[i] = keep_text(r, copy[i])))
-            return NULL;
-    return copy;
 }
 
 static int copy_selector(struct ms_place_request *r, struct ms_bundle *b)
@@ -97,16 +85,19 @@ static int copy_bundles(struct ms_place_request *r)
 
 static int copy_scope(struct ms_place_request *r)
 {
-    struct ms_scope_request *s = keep(r, r->scope, sizeof *s);
+    const struct ms_scope_request *from = r->scope;
+    struct ms_scope_request *s = keep(r, from, sizeof *s);
+    const char **names =
+        from->names ? keep(r, from->names, from->name_count * sizeof *names) : NULL;
 
-    if (!s)
+    if (!s || (from->names && !names))
         return -ENOMEM;
+    for (size_t i = 0; names && i < from->name_count; i++)
+        if (!(names[i] = keep_text(r, names[i])))
+            return -ENOMEM;
+    s->names = names;
     r->scope = s;
-    if (!s->names)
-        return 0;
-    s->names = (const char *const *)keep_texts(
-        r, (const void *)(uintptr_t)s->names, s->name_count);
-    return s->names ? 0 : -ENOMEM;
+    return 0;
 }
 
 int ms_request_copy(struct ms_place_request *to, const struct ms_place_request *from)

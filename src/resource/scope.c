@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { TABLE_LINES_MAX = 24 };
 
@@ -123,7 +122,6 @@ static int print_nodes(const struct ms_stock *s,
     static const char *const titles[] = {"", "NODE", "DEVICES", "CPUS", "MEMORY"};
     bool marked = false;
     struct ms_grid g;
-    int rc;
 
     ms_grid_init(&g, "lllll");
     ms_grid_add_titles(&g, titles);
@@ -138,10 +136,10 @@ static int print_nodes(const struct ms_stock *s,
         ms_grid_add(&g, NULL, "%s", ms_amount_cpus(n->cpu_milli).text);
         ms_grid_add(&g, NULL, "%s", ms_amount_bytes(n->memory).text);
     }
-    rc = ms_grid_end(&g, out);
-    if (rc == 0 && s->count > TABLE_LINES_MAX)
-        rc = ms_buf_printf(out, "   and %zu more nodes\n", s->count - TABLE_LINES_MAX);
-    return rc;
+    ms_grid_end(&g, out);
+    if (s->count > TABLE_LINES_MAX)
+        ms_buf_printf(out, "   and %zu more nodes\n", s->count - TABLE_LINES_MAX);
+    return out->failed;
 }
 
 static int too_few(const struct ms_stock *s,

@@ -1,6 +1,5 @@
 /* stock.c - what there is, and what of it is held */
 #include "resource/stock.h"
-#include "base/cleanup.h"
 #include "base/name.h"
 
 #include <errno.h>

@@ -281,14 +281,13 @@ static size_t run_end(const struct table *t, size_t first)
     return end;
 }
 
-static int print_nodes(struct table *t, struct ms_buf *out)
+static void print_nodes(struct table *t, struct ms_buf *out)
 {
     static const char *const titles[] = {
         "", "node", "CPUs", "memory", "devices", "held by", "fits", "why not"};
     size_t lines = 0, first = 0, held_by = 5;
     uint32_t id = 0;
     struct ms_grid g;
-    int rc;
 
     ms_grid_init(&g, t->holders ? "llllllll" : "lllllll");
     for (size_t i = 0; i < MS_COUNT(titles); i++)
@@ -300,10 +299,9 @@ static int print_nodes(struct table *t, struct ms_buf *out)
         for (; first < end; first++)
             id += t->stock->nodes[first].device_count;
     }
-    rc = ms_grid_end(&g, out);
-    if (rc == 0 && first < t->stock->count)
-        rc = ms_buf_printf(out, "   and %zu more nodes\n", t->stock->count - first);
-    return rc;
+    ms_grid_end(&g, out);
+    if (first < t->stock->count)
+        ms_buf_printf(out, "   and %zu more nodes\n", t->stock->count - first);
 }
 
 static int explain(struct ms_stock *s,
@@ -316,17 +314,17 @@ static int explain(struct ms_stock *s,
         .stock = s, .bundle = hardest(s, r), .holders = holders, .real = real};
     bool misfit = false;
     size_t before;
-    int rc;
 
     for (size_t i = 0; i < s->count && !misfit; i++)
         misfit = ms_bundle_room(t.bundle, &s->nodes[i], 1) == 0;
     ms_buf_printf(out, "%s", misfit ? "" : "> ");
     print_group(r, out);
     print_bundles(s, r, out);
-    rc = print_nodes(&t, out);
+    print_nodes(&t, out);
     before = out->len;
-    rc = rc ? rc : ms_place_suggest(s, r, out);
-    return rc || out->len == before ? rc : ms_buf_printf(out, "\n");
+    if (ms_place_suggest(s, r, out) == 0 && out->len > before)
+        ms_buf_printf(out, "\n");
+    return out->failed;
 }
 
 int ms_place_explain(struct ms_stock *s,

@@ -145,7 +145,7 @@ int ms_place_suggest(struct ms_stock *s,
     size_t start = out->len, count;
 
     if (!t.bundles)
-        return -ENOMEM;
+        return out->failed = -ENOMEM;
     suggest_strategy(&t, r, out);
     reset(&t, r);
     t.request.same = NULL;

@@ -341,16 +341,6 @@ static int explain(struct ms_conn *c, int rc)
     return rc;
 }
 
-static void set_sink(struct ms_conn *c,
-                     const struct ms_conn_sink *sink,
-                     void *arg,
-                     struct ms_error *err)
-{
-    c->sink = sink;
-    c->sink_arg = arg;
-    c->err = err;
-}
-
 int ms_conn_read(struct ms_conn *c,
                  const struct ms_conn_sink *sink,
                  void *arg,
@@ -359,10 +349,13 @@ int ms_conn_read(struct ms_conn *c,
     struct ms_transport *t = c->transport;
     bool full = true;
     size_t count = 0;
-    int rc = 0, i;
+    int rc, i;
 
-    set_sink(c, sink, arg, err);
-    for (i = 0; full && !c->held; i++) {
+    c->sink = sink;
+    c->sink_arg = arg;
+    c->err = err;
+    rc = c->in_len && c->ready && !c->held ? take_frames(c) : 0;
+    for (i = 0; rc == 0 && full && !c->held; i++) {
         if ((i >= READS_IN_ROW || count >= READ_IN_ROW) &&
             !(t->ops->has_more && t->ops->has_more(t)))
             break;
@@ -388,16 +381,10 @@ int ms_conn_release(struct ms_conn *c,
                     void *arg,
                     struct ms_error *err)
 {
-    struct ms_transport *t = c->transport;
     int rc;
 
     assert(c->held);
     c->held = false;
-    set_sink(c, sink, arg, err);
-    rc = take_frames(c);
-    if (rc == 0)
-        release_in(c);
-    if (rc == 0 && t->ops->has_more && t->ops->has_more(t))
-        rc = ms_conn_read(c, sink, arg, err); /* no poll tells it */
+    rc = ms_conn_read(c, sink, arg, err);
     return rc < 0 && rc != -EAGAIN ? rc : 0;
 }

@@ -22,6 +22,7 @@ int ms_dial_init(struct ms_dial *d, const char *addresses, struct ms_error *err)
                             -EADDRNOTAVAIL,
                             "'%.200s' has only sockets of another host",
                             addresses);
+    d->count = list.count;
     d->text = strdup(addresses);
     return d->text ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
@@ -30,7 +31,6 @@ static void forget_name(struct ms_dial *d)
 {
     ms_lookup_drop(d->lookup);
     d->lookup = NULL;
-    free(d->found);
     d->found = NULL;
     d->found_at = 0;
 }
@@ -62,17 +62,15 @@ void ms_dial_failed(struct ms_dial *d, int why)
     d->last = why;
 }
 
-static size_t current(const struct ms_dial *d, size_t count)
+static size_t current(const struct ms_dial *d)
 {
-    return (d->first + d->tried - 1) % count;
+    return (d->first + d->tried - 1) % d->count;
 }
 
 void ms_dial_worked(struct ms_dial *d)
 {
-    struct ms_addr_list list;
-
-    if (d->tried && ms_addr_list_parse(d->text, &list, NULL) == 0)
-        d->first = current(d, list.count);
+    if (d->tried)
+        d->first = current(d);
 }
 
 bool ms_dial_was_refused(const struct ms_dial *d)
@@ -126,34 +124,6 @@ static int open_tcp(const struct sockaddr_storage *sa,
     return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The next address that the current entry's name stands for; -ENODATA: no more. */
-static int open_found(struct ms_dial *d,
-                      struct ms_net *net,
-                      struct ms_transport **t,
-                      struct ms_error *err)
-{
-    size_t i = d->found_at++;
-
-    if (i >= d->found->count)
-        return -ENODATA;
-    return open_tcp(&d->found->at[i], d->found->len[i], net, t, err);
-}
-
-static int look_up(struct ms_dial *d, struct ms_error *err)
-{
-    int rc;
-
-    d->found = calloc(1, sizeof *d->found);
-    if (!d->found)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = ms_lookup_result(d->lookup, d->found, err);
-    if (rc < 0) {
-        free(d->found);
-        d->found = NULL;
-    }
-    return rc;
-}
-
 static int open_entry(struct ms_dial *d,
                       const struct ms_addr *a,
                       struct ms_net *net,
@@ -179,26 +149,27 @@ static int attempt(struct ms_dial *d,
 {
     struct ms_addr_list list;
     const struct ms_addr *a;
-    int rc = -ENODATA;
+    int rc;
 
     if (d->lookup && !d->found) {
-        rc = look_up(d, err);
+        rc = ms_lookup_result(d->lookup, &d->found, err);
         if (rc < 0)
             return rc;
     }
-    if (d->found)
-        rc = open_found(d, net, t, err);
-    if (rc != -ENODATA)
-        return rc;
+    if (d->found && d->found_at < d->found->count) {
+        size_t i = d->found_at++; /* the next one that the entry's name stands for */
+
+        return open_tcp(&d->found->at[i], d->found->len[i], net, t, err);
+    }
     forget_name(d);
     rc = ms_addr_list_parse(d->text, &list, err);
     if (rc < 0)
         return rc;
     do {
-        if (d->tried == list.count)
+        if (d->tried == d->count)
             return -ENODATA;
         d->tried++;
-        a = &list.at[current(d, list.count)];
+        a = &list.at[current(d)];
     } while (!ms_addr_is_usable(a));
     return open_entry(d, a, net, t, err);
 }

@@ -15,10 +15,11 @@
 
 struct ms_dial {
     char *text;   /* the list */
+    size_t count; /* of its entries */
     size_t first; /* the entry that a round begins with */
     size_t tried; /* entries of this round; the current one is the last of them */
     struct ms_lookup *lookup;
-    struct ms_resolved *found; /* of the current entry, if it is a name */
+    const struct ms_resolved *found; /* of the current entry, if it is a name */
     size_t found_at;
     unsigned refused, failed; /* attempts of this round */
     int last;                 /* why the last one failed */

@@ -19,9 +19,11 @@
 
 #include "base/error.h"
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { MS_FRAME_SIZE = 48, MS_FRAME_MAGIC = 0xA7, MS_FRAME_VERSION = 1 };
 
@@ -64,10 +66,10 @@ enum ms_frame_flag {
 /* Payload codecs. */
 enum ms_codec {
     MS_CODEC_BYTES = 0,  /* as it is */
-    MS_CODEC_PICKLE = 1, /* pickle protocol 5 with out-of-band buffers */
+    MS_CODEC_PICKLE = 1, /* pickle protocol 5 */
     MS_CODEC_PLAIN = 2,  /* plain data */
     MS_CODEC_PROTO = 3,  /* a control message; built-in operations */
-    MS_CODEC_STORED = 4, /* pickle whose big parts are in a store: store/stored.h */
+    MS_CODEC_STORED = 4, /* pickle with buffers, perhaps in a store: store/stored.h */
     MS_CODEC_LAST = MS_CODEC_STORED
 };
 
@@ -103,6 +105,15 @@ struct ms_frame {
     uint64_t budget_ns; /* CALL: time left until the deadline; 0: none */
     uint64_t ack;       /* a call id whose reply has arrived; 0: none */
 };
+
+/* Number `i` of a row of them in a body. */
+static inline uint64_t ms_le64_at(const uint8_t *body, size_t i)
+{
+    uint64_t n;
+
+    memcpy(&n, body + i * sizeof n, sizeof n);
+    return le64toh(n);
+}
 
 void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE]);
 

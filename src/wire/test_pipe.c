@@ -75,7 +75,6 @@ static void pipe_destroy(struct ms_transport *t)
 }
 
 static const struct ms_transport_ops pipe_ops = {
-    .name = "test",
     .read = pipe_read,
     .write = pipe_write,
     .destroy = pipe_destroy,

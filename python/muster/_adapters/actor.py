@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Any
 
 from muster import _core
+from muster.future import Future
+from muster.view import View
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 DEVICE_VARIABLE = "MUSTER_DEVICE_VARIABLE"  # names the variable with a worker's devices
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from muster.future import Future
-    from muster.view import View
 
 
 class RemoteMethod:
@@ -92,8 +88,8 @@ def visible_devices() -> str | None:
 
 
 def free_port() -> int:
-    """A free port: in a worker one that it holds, so that nobody else gets it, until it
-    ends. Bind it with SO_REUSEADDR."""
+    """A free port; bind it with SO_REUSEADDR."""
+    # A worker holds it until it ends, so that nobody else gets it.
     host = _core.in_worker()
     if host is not None:
         return host.hold_port()

@@ -5,26 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from muster._adapters.lazy_column import LazyColumn, packed, read, rows, shared, stored
-from muster._adapters.lazy_column import take as take_rows
+from muster._adapters import lazy_column
+from muster._adapters.lazy_column import Cell, LazyColumn, Memo, read, shared
 from muster._data.batch_parts import indexes_of
 from muster._data.column import came_together
 from muster._data.remote_array import together
 from muster._data.torch_arrays import is_tensor, tensor_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any, Self
-
-    from numpy.typing import NDArray
-
-    from muster._adapters.lazy_column import Cell, Memo
-
 
 # ---- a dict ---------------------------------------------------------------------------
 
@@ -100,7 +92,7 @@ def cells_of(columns: dict[str, Any] | Columns | None) -> dict[str, Cell]:
 def packed_cells(cells: dict[str, Cell]) -> dict[str, Cell]:
     memo: Memo = {}
     with together():
-        return {name: packed(cell, memo) for name, cell in cells.items()}
+        return {name: lazy_column.packed(cell, memo) for name, cell in cells.items()}
 
 
 # ---- tensors --------------------------------------------------------------------------
@@ -242,18 +234,18 @@ class Columns:
     def rows(self, chosen: slice) -> Columns:
         memo: Memo = {}
         count = len(range(self._rows)[chosen])
-        return self.each(lambda cell: rows(cell, chosen, memo), count)
+        return self.each(lambda cell: lazy_column.rows(cell, chosen, memo), count)
 
     def take(self, indexes: NDArray[Any]) -> Columns:
         memo: Memo = {}
         count = int(indexes.sum()) if indexes.dtype == bool else len(indexes)
-        return self.each(lambda cell: take_rows(cell, indexes, memo), count)
+        return self.each(lambda cell: lazy_column.take(cell, indexes, memo), count)
 
     def stored(self, chunks: int) -> Columns:
         """Those of which a chunk would go by name are in the store of this node then."""
         memo: Memo = {}
         with together():
-            return self.each(lambda cell: stored(cell, chunks, memo))
+            return self.each(lambda cell: lazy_column.stored(cell, chunks, memo))
 
     def copy(self) -> Columns:
         """Of the names; the tensors are the same."""

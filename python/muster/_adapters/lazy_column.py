@@ -1,15 +1,19 @@
-"""One column of a DataProto: a numpy array or a tensor of torch, whichever it came as.
+"""One column of a DataProto: an array, a tensor of torch, or a LazyColumn."""
 
-A column may also be a LazyColumn: one that came with a call, or the results of several
-ranks. Its bytes lie in memory that must not be written, or on another node. It is divided,
-reordered, joined and passed on as it is; a reader gets a tensor of its own, whose pages are
-copied when they are first written.
-"""
+# A LazyColumn has come with a call, or is the results of several ranks. Its bytes lie
+# in memory that must not be written, or on another node. It is divided, reordered,
+# joined and passed on as it is; a reader gets a tensor of its own, whose pages are
+# copied when they are first written.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from muster._core import Rows
 from muster._data import column as _column
 from muster._data.column import Column
 from muster._data.column_send import is_worth, sendable
@@ -22,17 +26,8 @@ from muster._data.torch_arrays import (
     the_torch,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from muster._core import Rows
-
-    Cell = Any  # an array, a tensor, or a LazyColumn
-    Memo = dict[Any, tuple[Any, Any]]  # rows that several columns share
+Cell = Any  # an array, a tensor, or a LazyColumn
+Memo = dict[Any, tuple[Any, Any]]  # rows that several columns share
 
 
 class LazyColumn:
@@ -51,9 +46,8 @@ class LazyColumn:
         return len(self.column)
 
     def read(self) -> Any:
-        """What may be written, if it is a tensor or has objects; arrays of numbers only
-        where their memory is ours. All who share this cell, and slices from then on, see
-        what is written."""
+        """The values; a tensor, objects, and what is in our memory may be written."""
+        # All who share this cell, and slices from then on, see what is written.
         if self._read is None:
             array: Any = self.column.read()
             if self._is_ours():

@@ -22,8 +22,9 @@ Place = tuple[int, int, int, int]  # tp, cp, dp, pp
 
 
 class Binding:
-    """What is known of an engine of a cluster: its methods and the places of its ranks.
-    Shared by the cluster and its views; what is not known is asked for once."""
+    """What is known of an engine: its methods and the places of its ranks."""
+
+    # Shared by the cluster and its views; what is not known is asked for once.
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster import _core
-from muster._core import call_all, call_each
+from muster._core import call_many
 from muster._data import rows as _rows
 from muster._data.store import Ref
 from muster.dispatch import ELEMENTS, JOIN, ONE, ROWS, USER, Dispatch, Execute, Mode
@@ -112,12 +112,12 @@ class Bound:
         padded: list[int] = []
         parts = self._parts(mode, plan, args, kwargs, padded)
         how = (view._timeout, waits, view._codec)
+        which: list[int] | None = plan.which
         if len(parts) == 1:
-            some = peers if plan.width == len(peers) else peers[: plan.width]
-            args, named = parts[0]
-            calls = call_all(some, view._engine, name, args, named, *how)
-        else:
-            calls = call_each(peers, view._engine, name, parts, plan.which, *how)
+            which = None
+            if plan.width < len(peers):
+                peers = peers[: plan.width]
+        calls = call_many(peers, view._engine, name, parts, which, *how)
         finish = _finisher(view, mode, plan, padded)
         return calls, _initializer(view, finish) if name == INITIALIZE else finish
 
@@ -244,8 +244,8 @@ def _each(
     count: int,
     divide: Callable[[Any], Any],
 ) -> list[Call]:
-    """One (args, kwargs) for each part; `divide` gives the parts of a value, or None if
-    it goes to all."""
+    """One (args, kwargs) for each part."""
+    # `divide` gives the parts of a value, or None if it goes to all.
     shares = [divide(value) for value in args]
     named = {key: divide(value) for key, value in kwargs.items()}
     if not any(part is not None for part in (*shares, *named.values())):

@@ -1,8 +1,7 @@
-"""The spec of a cluster: all that its workers are started with, and start with again.
+"""The spec of a cluster: all that its workers are started with."""
 
-What is made of it (places, environments, processes, engines) is the head's matter; see
-src/cluster/spec.h and doc/clusters.md.
-"""
+# What is made of it (places, environments, processes, engines) is the head's matter;
+# see src/cluster/spec.h and doc/clusters.md.
 
 from __future__ import annotations
 
@@ -38,7 +37,9 @@ class Step:
     """Something that is done to every worker when it starts, as the spec has it."""
 
     def __init__(self, op: int, engine: str, argument: Any, codec: int) -> None:
-        self.codec, body, objects, self.kept = _core.encode_operation(argument, codec)
+        self.codec, body, objects, self.kept = _core.encode_operation(
+            argument, codec, False
+        )
         self.message: dict[str, Any] = {
             "op": op,
             "engine": engine,
@@ -50,7 +51,10 @@ class Step:
 
 def call_step(engine: str, method: str, arguments: list[Any]) -> dict[str, Any]:
     """A call of a method, with an argument for each rank. Plain values."""
-    bodies = [_core.encode_call((argument,), CODEC_PICKLE) for argument in arguments]
+    bodies = [
+        _core.encode_operation((argument,), CODEC_PICKLE, True)
+        for argument in arguments
+    ]
     return {
         "op": 0,
         "engine": engine,

@@ -37,8 +37,7 @@ def engine_spec(
     max_concurrency: int | None,
     mesh: Mapping[str, int] | None = None,
 ) -> PickledOnce | dict[str, Any]:
-    """The argument of CREATE_ENGINE, pickled once for all ranks; plain data for a class
-    in a shared library."""
+    """The argument of CREATE_ENGINE: pickled once for all ranks, or plain data."""
     spec: dict[str, Any] = {"name": name, "cls": worker_cls, "args": list(args)}
     spec["kwargs"] = dict(kwargs)
     if is_native(worker_cls):
@@ -76,16 +75,14 @@ def engine_spec(
 
 
 def bound_methods(worker_cls: type | str) -> dict[str, Method] | None:
-    """The registered methods of a worker's class; None: a worker has to be asked, for its
-    module is not imported here."""
+    """The registered methods of a class; None: it is not imported here."""
     if isinstance(worker_cls, type):
         return methods_of(worker_cls)
     return {} if is_native(worker_cls) else None
 
 
 def modules_of(worker_cls: type | str) -> list[str]:
-    """The module to import before the fork; of a class that is sent by value, those that
-    it uses."""
+    """What to import before the fork: its module, or those that it uses."""
     if isinstance(worker_cls, str):
         module = worker_cls.replace(":", ".").rpartition(".")[0]
         return [module] if module else []

@@ -68,8 +68,7 @@ def indexes_of(index: Any, count: int) -> NDArray[Any]:
 
 
 def even_slices(count: int, chunks: int) -> list[tuple[int, int]]:
-    """(first, end) of that many parts, as even as possible, the longer ones first; of
-    fewer rows the last parts are empty."""
+    """(first, end) of that many parts, as even as possible, the longer ones first."""
     if chunks < 1:
         raise ValueError(f"chunks: at least 1 is needed: {chunks}")
     each, more = divmod(count, chunks)

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster._core import Rows, spare_new
 from muster._data import remote_array
@@ -17,17 +20,10 @@ from muster._data.remote_array import RemoteArray, RemoteObjects, object_array, 
 from muster._data.torch_arrays import array_of, dtype_of, is_tensor, name_of
 from muster.ragged import Ragged
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    Part = NDArray[Any] | Ragged | RemoteArray | RemoteObjects
-    Whole = NDArray[Any] | Ragged
-    Memo = dict[Any, tuple[Rows, Any]]  # rows that several columns share
-    Chosen = tuple[Rows, list[int] | None]  # rows, and the parts they are of; None: all
+Part = NDArray[Any] | Ragged | RemoteArray | RemoteObjects
+Whole = NDArray[Any] | Ragged
+Memo = dict[Any, tuple[Rows, Any]]  # rows that several columns share
+Chosen = tuple[Rows, list[int] | None]  # rows, and the parts they are of; None: all
 
 copied = 0  # bytes of payload that were gathered in this process
 
@@ -316,8 +312,7 @@ def _range(part: Part, first: int, end: int) -> tuple[Any, int, int]:
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array to be written; where it is big, in memory that is used again once nothing
-    points into it."""
+    """An array to be written; a big one in memory that is used again later."""
     memory = spare_new(int(prod(shape)) * dtype.itemsize)
     if memory is None:
         return np.empty(shape, dtype=dtype)
@@ -399,7 +394,7 @@ def _objects(column: Column) -> NDArray[Any]:
     column.rows.where(blocks, rows)
     out = np.empty(count, dtype=object)
     order = np.argsort(blocks, kind="stable")
-    used = column.rows.blocks
+    used = [block for block, *_ in column.rows.spans(len(column.parts))]
     begin = 0
     for block, end in zip(
         used, np.searchsorted(blocks, used, side="right", sorter=order), strict=True

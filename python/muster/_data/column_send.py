@@ -1,11 +1,12 @@
-"""A column as it is sent: its big parts stay in the store, and only their names travel.
+"""A column as it is sent: big parts stay in the store, and their names travel."""
 
-What lies in a store already goes by its name, with the list of rows that are meant. Of
-other memory those rows alone are copied, once, each column into an object of its own: so
-a later reader of the column fetches this column and no other.
-"""
+# What lies in a store already goes by its name, with the list of rows that are meant.
+# Of other memory those rows alone are copied, once, each column into an object of its
+# own: so a later reader of the column fetches this column and no other.
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +14,12 @@ from muster import _core
 from muster._core import Rows
 from muster._data import column as _column
 from muster._data import remote_array
-from muster._data.column import Column
+from muster._data.column import Column, Memo, Part
 from muster._data.remote_array import RemoteArray, RemoteObjects
 from muster._data.store import empty, put
 from muster.ragged import Ragged
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from muster._data.column import Part
-
-    Span = tuple[int, int, int, int]  # block, first, end, rows
-    Memo = dict[Any, tuple[Rows, Any]]
+Span = tuple[int, int, int, int]  # block, first, end, rows
 
 PARTS_MAX = 256  # of one column; more are put together first
 
@@ -74,8 +68,8 @@ def _empty(part: Part) -> Part:
 
 
 def _part(part: Part, span: Span) -> tuple[Part, int] | None:
-    """(what is sent of it, which of its rows is the first there); None: so few of its
-    rows are meant that they are better put together."""
+    """(what is sent of it, which of its rows is the first there)."""
+    # None: so few of its rows are meant that they are better put together.
     _, first, end, count = span
     if isinstance(part, RemoteArray):
         return part, 0

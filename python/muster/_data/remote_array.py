@@ -72,8 +72,8 @@ class RemoteArray:
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> RemoteArray:
-        """Its bytes are copied, unless they are in the store of this node already; at
-        once, or with others (`together`)."""
+        """Of an array, which is copied unless it is in the store of this node."""
+        # At once, or with others (`together`).
         if not array.flags.c_contiguous:
             whole = empty(array.shape, array.dtype)
             np.copyto(whole, array)
@@ -149,9 +149,9 @@ def _load_array(
 
 
 def read(wanted: Sequence[tuple[RemoteArray, int, int]]) -> list[RemoteArray]:
-    """Rows `first` to `end - 1` of each, from wherever they are, with one question to the
-    store's agent. Where they had to come from another node, and are few, what is given back
-    has these rows alone."""
+    """Rows `first` to `end - 1` of each, with one question to the store's agent."""
+    # Where they had to come from another node, and are few, what is given back has
+    # these rows alone.
     out = [array for array, *_ in wanted]
     unread = [i for i, array in enumerate(out) if array._array is None]
     if unread:
@@ -186,8 +186,8 @@ def _unread_mates(wanted: list[RemoteArray]) -> list[RemoteArray]:
 
 
 def came_together(came: Iterable[RemoteArray]) -> None:
-    """A reader of one of these, which came in one batch, reads all that are on this node:
-    that moves nothing, and costs one question instead of many."""
+    """Have a reader of one of these read all that are on this node."""
+    # That moves nothing, and costs one question instead of many.
     node = _core.store_node()
     here = [array for array in came if node and array.object[0] == node[0]]
     if len(here) > 1 and sum(array.nbytes for array in here) <= MATES_MAX:
@@ -215,8 +215,7 @@ def joined(parts: list[Any]) -> RemoteArray | None:
 
 
 class together:
-    """Arrays that become remote in this block are written at the end of it: one question
-    to the store's agent rather than one for each."""
+    """Writes what becomes remote in this block at its end, in one question."""
 
     def __enter__(self) -> None:
         self._is_outermost = collecting.writes is None
@@ -266,8 +265,9 @@ class RemoteObjects:
 
 
 def private_copy(array: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, to be written by us alone: copied page by page when that happens,
-    or at once where the memory is not the store's."""
+    """The same numbers, to be written by us alone."""
+    # Copied page by page when that happens, or at once where the memory is not the
+    # store's.
     if array.nbytes >= REMOTE_MIN and array.flags.c_contiguous:
         memory = _core.store_map_private(array.reshape(-1).view(np.uint8), array.nbytes)
         if memory is not None:

@@ -66,8 +66,7 @@ each = Each
 def each_if_lists(
     args: tuple[Any, ...], kwargs: dict[str, Any], ranks: int
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """ROLL's and verl's rule: if every argument is a list of as many elements as there are
-    ranks, all are shared out."""
+    """ROLL's and verl's rule: lists of an element for each rank are shared out."""
     values = (*args, *kwargs.values())
     if not all(isinstance(a, list) and len(a) == ranks for a in values):
         return args, kwargs
@@ -121,9 +120,9 @@ def divide(value: Any, rows: int, chunks: int) -> Sequence[Any]:
 
 
 def stored(value: Any, chunks: int) -> Any:
-    """The same, before it is divided: a batch whose big columns lie in the store of this
-    node, each in one piece. So all chunks are written at once, and what comes back of them
-    lies together."""
+    """A batch whose big columns lie in the store of this node, each in one piece."""
+    # Before it is divided: so all chunks are written at once, and what comes back of
+    # them lies together.
     if chunks > 1 and hasattr(type(value), "_stored") and piece_can():
         return value._stored(chunks)
     return value
@@ -162,9 +161,9 @@ def meta_of(value: Any) -> Any:
 
 
 def join(parts: list[Any]) -> Any:
-    """The results of chunks, in their order, as one: lists, arrays, tensors, what has
-    `concat`, dicts of such columns. Others stay a list. Empty ones leave no trace, but for
-    what a DataProto tells besides its rows."""
+    """The results of chunks as one: lists, arrays, what has `concat`, dicts of it."""
+    # Others stay a list. Empty ones leave no trace, but for what a DataProto tells
+    # besides its rows.
     kind = type(parts[0])
     if kind is list and all(type(part) is list for part in parts):
         return [row for part in parts for row in part]

@@ -107,8 +107,7 @@ Pickled = tuple[bytes, list[memoryview], list[Held]]
 
 
 def dumps(obj: Any) -> Pickled:
-    """The pickle of `obj`, the buffers that `loads` wants beside it, and what it refers to
-    in a store."""
+    """The pickle, the buffers that `loads` wants, what it refers to in a store."""
     if type(obj) is PickledOnce:
         return plain_dumps(obj, PROTOCOL), [], obj.held
     buffers: list[memoryview] = []
@@ -172,8 +171,9 @@ def to_bytes(obj: Any) -> bytes:
 
 
 class PickledOnce:
-    """Pickles `value` now, and is pickled as that: for what goes to many workers.
-    `plain`: all in it goes by name, and cloudpickle need not be imported."""
+    """Pickles `value` now, and is pickled as that: for what goes to many workers."""
+
+    # `plain`: all in it goes by name, and cloudpickle need not be imported.
 
     def __init__(self, value: Any, plain: bool = False) -> None:
         self.plain = plain

@@ -73,7 +73,7 @@ class Ref:
 
 
 def _load_ref(meta: bytes) -> Ref:
-    return Ref(meta, _core.store_hold(meta))
+    return Ref(*_core.store_hold(meta))
 
 
 class Resolved:
@@ -172,8 +172,8 @@ def stored_objects() -> list[dict[str, Any]]:
 
 
 def site() -> str:
-    """The line of the user's program that is running: "train.py:12". Looked for once for
-    all that is pickled together."""
+    """The line of the user's program that is running: "train.py:12"."""
+    # Looked for once for all that is pickled together.
     if collecting.held is None:
         return _find_line()
     if not collecting.line:

@@ -1,12 +1,11 @@
-"""Muster as a zip that a machine can run which has nothing of it.
+"""Muster as a zip that a machine can run which has nothing of it."""
 
-    bin/muster   the program
-    lib/         the shared libraries that it and the extension need
-    muster/      the Python package, with its extension
-    job/         what belongs to one job
-
-Its name is a hash of what is in it. It is made once: the user's cache keeps it.
-"""
+#     bin/muster   the program
+#     lib/         the shared libraries that it and the extension need
+#     muster/      the Python package, with its extension
+#     job/         what belongs to one job
+#
+# Its name is a hash of what is in it. It is made once: the user's cache keeps it.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Ray's dashboard over HTTP: what is asked of it, and what its answers mean.
+"""Ray's dashboard over HTTP: what is asked of it, and what its answers mean."""
 
-An answer of any status is an answer. Redirections are not followed. The address in a
-failure's text is the one that the user wrote.
-"""
+# An answer of any status is an answer. Redirections are not followed. The address in a
+# failure's text is the one that the user wrote.
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""The actor that keeps a bundle that Ray has lent, and the agent that may be its child.
+"""The actor that keeps a bundle that Ray has lent, and the agent that may be its child."""
 
-It is sent to the nodes by value: nothing of Muster has to be installed there, and it
-imports the standard library and ray alone.
-
-One thread starts the agent and waits for its end. It has to be that thread: the kernel
-kills the agent when the thread that started it is gone, however it went.
-"""
+# It is sent to the nodes by value: nothing of Muster has to be installed there, and it
+# imports the standard library and ray alone.
+#
+# One thread starts the agent and waits for its end. It has to be that thread: the kernel
+# kills the agent when the thread that started it is gone, however it went.
 
 from __future__ import annotations
 

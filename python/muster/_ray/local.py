@@ -1,9 +1,8 @@
-"""A Ray of our own on this machine.
+"""A Ray of our own on this machine."""
 
-One node, on the loopback interface alone, with ports that no other process has and a
-folder of its own, below `muster hold`: it ends with this process, however that ends, and
-then nothing of it is left.
-"""
+# One node, on the loopback interface alone, with ports that no other process has and a
+# folder of its own, below `muster hold`: it ends with this process, however that ends, and
+# then nothing of it is left.
 
 from __future__ import annotations
 

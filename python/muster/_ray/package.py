@@ -1,10 +1,9 @@
-"""The package on the nodes: where it is, and who keeps it there.
+"""The package on the nodes: where it is, and who keeps it there."""
 
-Ray starts one more Python for an actor that has a working directory than for one that has
-none. So only the first actors on a node have it: Ray unpacks the package for them, and
-they say where that is. From then on a second driver, which does nothing else, keeps the
-package on all nodes, as Ray counts who uses it; the actors that follow are told the path.
-"""
+# Ray starts one more Python for an actor that has a working directory than for one that has
+# none. So only the first actors on a node have it: Ray unpacks the package for them, and
+# they say where that is. From then on a second driver, which does nothing else, keeps the
+# package on all nodes, as Ray counts who uses it; the actors that follow are told the path.
 
 from __future__ import annotations
 

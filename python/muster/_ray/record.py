@@ -1,10 +1,9 @@
-"""The record of the bridge's job in Ray's list, when nobody is left to delete it.
+"""The record of the bridge's job in Ray's list, when nobody is left to delete it."""
 
-A controller deletes it, and one that is killed cannot. Nor can the job, as Ray deletes no
-record of a job that runs. So a process of its own waits beside the bridge until that has
-ended, in whatever way, and gives a controller that lives LATE_S to read how. It costs a
-bare Python, and Ray is imported by it at the end alone.
-"""
+# A controller deletes it, and one that is killed cannot. Nor can the job, as Ray deletes no
+# record of a job that runs. So a process of its own waits beside the bridge until that has
+# ended, in whatever way, and gives a controller that lives LATE_S to read how. It costs a
+# bare Python, and Ray is imported by it at the end alone.
 
 from __future__ import annotations
 

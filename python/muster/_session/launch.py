@@ -85,8 +85,8 @@ def is_loopback(host: str) -> bool:
 
 
 def listen_at(launch: Launch) -> str:
-    """Where rank 0 listens: at MASTER_ADDR, or on all interfaces if that is not an
-    address of this machine itself (but of a service in front of it)."""
+    """Where rank 0 listens: at MASTER_ADDR, or on all interfaces."""
+    # The latter if that is an address of a service in front of this machine.
     import socket
 
     try:

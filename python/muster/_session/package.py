@@ -191,8 +191,9 @@ def fetch(name: str) -> list[Entry]:
 
 
 def usable_paths(entries: Sequence[str]) -> list[str]:
-    """A driver's sys.path as this interpreter can use it: what belongs to another version
-    of Python (its library, its packages) is replaced by our own."""
+    """A driver's sys.path as this interpreter can use it."""
+    # What belongs to another version of Python (its library, its packages) is replaced
+    # by our own.
     import re  # 4 ms that drivers can do without
 
     version = re.compile(r"(?:^|/)python(\d)\.?(\d+)(?:\.zip)?(?=/|$)")

@@ -67,8 +67,7 @@ def find_executable() -> str:
 
 
 def session_env(environ: Mapping[str, str]) -> dict[str, str]:
-    """What all processes of a session start from: the driver's environment, but for what
-    must not travel. As for a driver in C."""
+    """The driver's environment, but for what must not travel."""
     driver = [f"{name}={value}" for name, value in environ.items()]
     pairs = (entry.partition("=") for entry in _core.session_env(driver))
     return {name: value for name, _, value in pairs}

@@ -189,8 +189,7 @@ def check(orchestrator: str, address: str | None, num_nodes: int | None) -> None
 
 
 def listen_at(address: str | None) -> str:
-    """Where agents reach a head of our own: the address of this machine that leads to
-    the engine."""
+    """The address of this machine that leads to the engine."""
     host = (address or "").partition("://")[2] or address or ""
     host = host.partition("/")[0].rpartition(":")[0] or host
     if host.strip("[]") in ("", "local", "inside", "localhost"):

@@ -195,10 +195,8 @@ def _send_tensors(target: Target, tensors: list[Any], shapes: list[_Shape]) -> N
 
 
 def broadcast(target: Target, make: Callable[[], Any]) -> Any:
-    """What `make` gives at the source, at all ranks; its tensors on the target's device.
-
-    If it raises there, it raises CannotBroadcast at the others. They do not call it.
-    """
+    """What `make` gives at the source, at all ranks, on the target's device."""
+    # If it raises there, it raises CannotBroadcast at the others. They do not call it.
     if not target.is_source:
         return _receive(target)
     try:

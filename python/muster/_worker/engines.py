@@ -53,8 +53,9 @@ def registered_mesh(engine: str, name: str) -> tuple[int, bool] | None:
 
 
 def rank_info(engine: Any) -> tuple[int, ...] | None:
-    """(tp, cp, dp, pp) of its rank, then the sizes of those and of ep, if it tells them:
-    by `rank_info` or `get_rank_info`, attribute or method, object or dict."""
+    """(tp, cp, dp, pp) of its rank, then the sizes of those and of ep."""
+    # If it tells them: by `rank_info` or `get_rank_info`, attribute or method, object
+    # or dict.
     info = getattr(engine, "rank_info", None)
     if info is None:
         info = getattr(engine, "get_rank_info", None)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import muster
 from muster import config as native
 from muster._adapters.actor import Handle, plain_class
 from muster._cluster.member import tcp_entry
 from muster._data import rows as _rows
+from muster.future import Future
 from muster.roll.config import WorkerConfig
 from muster.roll.decorator import BoundMethod
 from muster.roll.storage import SharedStorage
-from muster.roll.worker import Worker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from muster.future import Future
-    from muster.roll.worker import RankInfo
+from muster.roll.worker import RankInfo, Worker
 
 # what a handle of a cluster has, beside what every handle has
 _KEPT = (

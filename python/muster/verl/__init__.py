@@ -16,7 +16,6 @@ from muster.verl.batch import DataProtoFuture
 from muster.verl.decorator import *
 from muster.verl.group import RayWorkerGroup, WorkerGroup
 from muster.verl.init_args import *
-from muster.verl.modes import Dispatch, Execute
 from muster.verl.pool import *
 from muster.verl.worker import Worker
 
@@ -39,8 +38,6 @@ __all__ = [
     "DataProtoConfig",
     "DataProtoFuture",
     "DataProtoItem",
-    "Dispatch",
-    "Execute",
     "Handle",
     "RayWorkerGroup",
     "Worker",

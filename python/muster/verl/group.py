@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Self
 
 import muster
 from muster import _core
@@ -20,20 +22,14 @@ from muster.verl.decorator import (
     DISPATCH_MODE_FN_REGISTRY,
     MAGIC_ATTR,
     PREDEFINED,
+    Dispatch,
     collect_all_to_all,
     dispatch_all_to_all,
     get_predefined_execute_fn,
 )
-from muster.verl.modes import Dispatch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Self
-
-    from muster.verl.init_args import ClassWithInitArgs
-    from muster.verl.pool import ResourcePool
-    from muster.view import View
+from muster.verl.init_args import ClassWithInitArgs
+from muster.verl.pool import ResourcePool
+from muster.view import View
 
 # what tells a worker who it is
 _PROTECTED = ("WORLD_SIZE", "RANK", "WG_PREFIX", "WG_BACKEND", "RAY_LOCAL_WORLD_SIZE")
@@ -259,8 +255,8 @@ class WorkerGroup:
     # ---- calls ------------------------------------------------------------------------
 
     def _find(self, method: str) -> tuple[View, str]:
-        """The view and the name there: `role_method` is of the role's object, on the
-        group of all roles and on that of the role."""
+        """The view and the name there of a method, which may be `role_method`."""
+        # On the group of all roles, and on that of the role.
         made = self.ray_cls_with_init
         for role, group in self._roles.items():
             name = method.removeprefix(f"{role}_")
@@ -390,5 +386,5 @@ def _call_each(
             parts.append((mine, named or None))
         which.append(known[same])
     how = (view._timeout, False, view._codec)
-    calls = _core.call_each(view._peers, view._engine, method, parts, which, *how)
+    calls = _core.call_many(view._peers, view._engine, method, parts, which, *how)
     return [Future(call, method) for call in calls]

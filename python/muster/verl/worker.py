@@ -8,8 +8,7 @@ from typing import Any
 
 from muster._adapters.actor import VISIBLE_DEVICES, free_port, node_ip, visible_devices
 from muster._worker.engines import engines
-from muster.verl.decorator import register
-from muster.verl.modes import Dispatch, Execute
+from muster.verl.decorator import Dispatch, Execute, register
 from muster.view import ENGINE
 
 

@@ -111,22 +111,17 @@ static int flush(struct ms_http_conn *c)
 static int put_head(
     struct ms_http_conn *c, int status, const char *type, const char *more, size_t len)
 {
-    if (status == 204) /* has no body, and says so by having no length */
-        return ms_buf_printf(&c->out,
-                             "HTTP/1.1 204 No Content\r\n%s%s\r\n",
-                             more ? more : "",
-                             c->close_after ? "Connection: close\r\n" : "");
-    return ms_buf_printf(&c->out,
-                         "HTTP/1.1 %d %s\r\n"
-                         "Content-Type: %s\r\n"
-                         "Content-Length: %zu\r\n"
-                         "%s%s\r\n",
-                         status,
-                         ms_http_reason(status),
-                         type,
-                         len,
-                         more ? more : "",
-                         c->close_after ? "Connection: close\r\n" : "");
+    int rc =
+        ms_buf_printf(&c->out, "HTTP/1.1 %d %s\r\n", status, ms_http_reason(status));
+
+    if (rc == 0 && status != 204) /* has no body, and says so by having no length */
+        rc = ms_buf_printf(
+            &c->out, "Content-Type: %s\r\nContent-Length: %zu\r\n", type, len);
+    return rc < 0 ? rc
+                  : ms_buf_printf(&c->out,
+                                  "%s%s\r\n",
+                                  more ? more : "",
+                                  c->close_after ? "Connection: close\r\n" : "");
 }
 
 static void put_reply(struct ms_http_conn *c,
@@ -318,14 +313,15 @@ static void take(struct ms_http_conn *c, const uint8_t *data, size_t len)
 
 /* ---- the socket ------------------------------------------------------------------ */
 
+/* One that lingers takes nothing in. */
 static void take_input(struct ms_http_conn *c)
 {
     uint8_t data[READ_SIZE];
     ssize_t n = recv(c->fd, data, sizeof data, MSG_DONTWAIT);
 
-    if (n > 0)
+    if (n > 0 && !c->is_lingering)
         take(c, data, (size_t)n);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+    else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
         c->is_over = true;
 }
 
@@ -357,15 +353,12 @@ static void set_timer(struct ms_http_conn *c)
 
 static void set_watch(struct ms_http_conn *c)
 {
-    unsigned events = 0;
+    bool takes = c->is_waiting ||
+                 (!c->close_after && c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX);
+    unsigned events = is_out(c) ? MS_WRITE : 0;
 
-    if (!c->close_after && c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX &&
-        c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX)
+    if (takes && c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX)
         events |= MS_READ;
-    if (c->is_waiting)
-        events |= c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX ? MS_READ : 0;
-    if (is_out(c))
-        events |= MS_WRITE;
     if (events != c->watch.events)
         ms_watch_set(&c->watch, events);
 }
@@ -395,29 +388,19 @@ static void go_on(struct ms_http_conn *c)
     }
 }
 
-static void discard(struct ms_http_conn *c)
-{
-    uint8_t data[READ_SIZE];
-    ssize_t n = recv(c->fd, data, sizeof data, MSG_DONTWAIT);
-
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        conn_free(c);
-}
-
 static void on_ready(void *arg, unsigned events)
 {
     struct ms_http_conn *c = arg;
 
-    if (c->is_lingering) {
-        discard(c);
-        return;
-    }
     if (events & MS_READ) {
         c->is_inside = true;
         take_input(c);
         c->is_inside = false;
     }
-    go_on(c);
+    if (!c->is_lingering)
+        go_on(c);
+    else if (c->is_over)
+        conn_free(c);
 }
 
 static void on_time(void *arg)

@@ -1,5 +1,6 @@
 /* part.c - the agent of a gang on one node: its start, what it lends, and its end */
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "orchestrator/local/local_impl.h"
 #include "resource/shape.h"
 
@@ -159,15 +160,10 @@ static uint8_t *pack_shape(const struct part *p, size_t *len)
 {
     MS_CLEANUP(ms_shape_cleanup)
     Muster__NodeShape *s = ms_shape_copy(p->gang->local->nodes.shapes[p->node]);
-    uint8_t *packed;
 
     if (!s || ms_shape_set_name(s, p->name) < 0 || cut(s, p) < 0)
         return NULL;
-    *len = muster__node_shape__get_packed_size(s);
-    packed = malloc(*len + 1);
-    if (packed)
-        muster__node_shape__pack(s, packed);
-    return packed;
+    return ms_proto_packed(&s->base, len);
 }
 
 /* ---- starting ---------------------------------------------------------------------- */

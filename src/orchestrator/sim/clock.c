@@ -1,6 +1,7 @@
 /* clock.c - virtual time: events in a heap, by when they happen */
 #include "orchestrator/sim/clock.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -29,24 +30,12 @@ static void swap(struct ms_sim_clock *c, size_t a, size_t b)
     c->heap[b] = e;
 }
 
-static int grow(struct ms_sim_clock *c)
-{
-    size_t capacity = c->capacity ? 2 * c->capacity : 64;
-    struct ms_sim_event *heap = realloc(c->heap, capacity * sizeof *heap);
-
-    if (!heap)
-        return -1;
-    c->heap = heap;
-    c->capacity = capacity;
-    return 0;
-}
-
 uint64_t
 ms_sim_clock_add(struct ms_sim_clock *c, int64_t delay_ns, ms_sim_fn *fn, void *arg)
 {
     size_t i = c->count;
 
-    if (i == c->capacity && grow(c) < 0)
+    if (ms_array_reserve(&c->heap, &c->capacity, i + 1, sizeof *c->heap) < 0)
         return 0;
     c->heap[i] = (struct ms_sim_event){.at_ns = ms_deadline_ns(c->now_ns, delay_ns),
                                        .order = ++c->made,

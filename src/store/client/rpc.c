@@ -1,7 +1,6 @@
 /* rpc.c - requests to the agent of this node and its answers, and how the connection begins */
 #include "store/client/state.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/name.h"
@@ -10,31 +9,20 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 
-/* 0; -EAGAIN: not within a slice, or a signal came. */
-static int wait_fd(int fd, short events)
+/* One packet. Its length; -EAGAIN: none within a slice, or a signal came; -EPIPE: the end. */
+static ssize_t receive_slice(int fd, void *data, size_t room)
 {
-    struct pollfd p = {.fd = fd, .events = events};
-    int n = poll(&p, 1, MS_STORE_POLL_MS);
-
-    return n > 0 ? 0 : n == 0 || errno == EINTR ? -EAGAIN : -errno;
-}
-
-/* One packet. Its length; -EAGAIN: none within a slice; -EPIPE: the end. */
-static ssize_t
-receive_slice(int fd, void *data, size_t room, int *fds, size_t *fd_count)
-{
-    size_t fd_room = *fd_count;
-    ssize_t n = ms_fds_recv(fd, data, room, fds, fd_count);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    size_t no_fds = 0;
+    ssize_t n = ms_fds_recv(fd, data, room, NULL, &no_fds);
 
     if (n == -EAGAIN) {
-        int rc = wait_fd(fd, POLLIN);
+        int ready = poll(&p, 1, MS_STORE_POLL_MS);
 
-        if (rc < 0)
-            return rc;
-        *fd_count = fd_room;
-        n = ms_fds_recv(fd, data, room, fds, fd_count);
+        if (ready <= 0)
+            return ready == 0 || errno == EINTR ? -EAGAIN : -errno;
+        n = ms_fds_recv(fd, data, room, NULL, &no_fds);
     }
     return n ? n : -EPIPE;
 }
@@ -120,13 +108,12 @@ static void end_silence(struct ms_store_client *c)
 static void read_turn(struct ms_store_client *c)
 {
     Muster__StoreAnswer *m = NULL;
-    size_t no_fds = 0;
     int fd = c->fd;
     ssize_t rc;
 
     c->is_read = true;
     pthread_mutex_unlock(&c->lock);
-    rc = receive_slice(fd, c->answer, 2 * MS_STORE_MESSAGE_MAX, NULL, &no_fds);
+    rc = receive_slice(fd, c->answer, 2 * MS_STORE_MESSAGE_MAX);
     if (rc > 0)
         m = muster__store_answer__unpack(NULL, (size_t)rc, c->answer);
     if (rc > 0 && !m)
@@ -253,33 +240,32 @@ Muster__StoreAnswer *ms_store_rpc_end(struct ms_store_client *c,
 
 static int send_bytes(int fd, const void *data, size_t len)
 {
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
     int64_t until_ns = ms_now_ns() + MS_STORE_ANSWER_NS;
     ssize_t n;
+    int rc;
 
-    while ((n = ms_fds_send(fd, data, len, NULL, 0)) == -EAGAIN) {
-        int rc = wait_fd(fd, POLLOUT);
-
-        if (rc < 0 && rc != -EAGAIN)
-            return rc;
-        if (ms_now_ns() > until_ns)
-            return -ETIMEDOUT;
-    }
+    while ((n = ms_fds_send(fd, data, len, NULL, 0)) == -EAGAIN)
+        if ((rc = ms_poll_until(&p, 1, until_ns)) <= 0 && rc != -EINTR)
+            return rc < 0 ? rc : -ETIMEDOUT;
     return n < 0 ? (int)n : 0;
 }
 
 /* One packet within the time of a handshake; its length. */
 static ssize_t receive(int fd, void *data, size_t room, int *fds, size_t *fd_count)
 {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
     int64_t until_ns = ms_now_ns() + MS_HANDSHAKE_NS;
     size_t fd_room = *fd_count;
     ssize_t n;
+    int rc;
 
-    while ((n = receive_slice(fd, data, room, fds, fd_count)) == -EAGAIN) {
-        if (ms_now_ns() > until_ns)
-            return -ETIMEDOUT;
+    while ((n = ms_fds_recv(fd, data, room, fds, fd_count)) == -EAGAIN) {
+        if ((rc = ms_poll_until(&p, 1, until_ns)) <= 0 && rc != -EINTR)
+            return rc < 0 ? rc : -ETIMEDOUT;
         *fd_count = fd_room;
     }
-    return n;
+    return n ? n : -EPIPE;
 }
 
 static int prove(int fd, struct ms_handshake *h, struct ms_error *err)

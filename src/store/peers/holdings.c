@@ -7,7 +7,6 @@
 #include "store/peers/peers.h"
 
 #include "base/clock.h"
-#include "base/limits.h"
 
 #include <errno.h>
 #include <stdlib.h>

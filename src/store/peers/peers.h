@@ -119,9 +119,9 @@ void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *m);
 /* No process here holds it any more; of struct ms_table_ops. */
 void ms_replica_unheld(void *store, struct ms_object *o);
 /* It goes; what is in `user` is freed by the caller. Those who wait for it are told soon, by
- * ms_replicas_tell_bereft. */
+ * ms_replicas_tell_waiters. */
 void ms_replica_free(struct ms_store *s, struct ms_object *o);
-void ms_replicas_tell_bereft(void *store);
+void ms_replicas_tell_waiters(void *store);
 
 void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *m);
 void ms_replica_gone(struct ms_store_peer *p, const Muster__PeerGone *m);

@@ -221,34 +221,6 @@ static void on_hold(struct ms_remote_holder *r, const Muster__PeerHold *m)
     ms_store_message_gone(r->link, t->node, m->id);
 }
 
-static void on_count(struct ms_remote_holder *r, const Muster__StoreCount *m)
-{
-    struct ms_store *s = r->store;
-    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->id);
-    struct ms_holder *h = ms_table_find_holder(&s->table, r->node);
-
-    if (o && h)
-        ms_holder_count(h, o, m->by, ms_now_ns());
-}
-
-static void on_confirm(struct ms_remote_holder *r, const Muster__StoredName *m)
-{
-    struct ms_store *s = r->store;
-    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->id);
-    struct ms_holder *h = ms_store_node_holder(s, r->node, "");
-
-    if (o && h)
-        ms_holder_confirm(h, o, ms_now_ns());
-}
-
-static void on_holdings(struct ms_remote_holder *r, const Muster__PeerHoldings *m)
-{
-    struct ms_holder *h = ms_store_node_holder(r->store, r->node, "");
-
-    if (h)
-        ms_holdings_take(r->store, h, m, r->link);
-}
-
 static void send_ack(struct ms_remote_holder *r)
 {
     Muster__PeerHeard heard = MUSTER__PEER_HEARD__INIT;
@@ -297,8 +269,16 @@ static int on_hello(struct ms_remote_holder *r, const Muster__PeerHello *m)
     return 0;
 }
 
+static struct ms_object *object_of(struct ms_remote_holder *r, uint64_t id)
+{
+    return ms_table_find(&r->store->table, r->store->table.node, id);
+}
+
 static void take(struct ms_remote_holder *r, const Muster__StorePeer *m)
 {
+    struct ms_holder *h = ms_store_node_holder(r->store, r->node, "");
+    struct ms_object *o;
+
     if (!is_new(r, m->number))
         return;
     switch (m->body_case) {
@@ -306,13 +286,16 @@ static void take(struct ms_remote_holder *r, const Muster__StorePeer *m)
         on_hold(r, m->hold);
         break;
     case MUSTER__STORE_PEER__BODY_COUNT:
-        on_count(r, m->count);
+        if (h && (o = object_of(r, m->count->id)))
+            ms_holder_count(h, o, m->count->by, ms_now_ns());
         break;
     case MUSTER__STORE_PEER__BODY_CONFIRM:
-        on_confirm(r, m->confirm);
+        if (h && (o = object_of(r, m->confirm->id)))
+            ms_holder_confirm(h, o, ms_now_ns());
         break;
     case MUSTER__STORE_PEER__BODY_HOLDINGS:
-        on_holdings(r, m->holdings);
+        if (h)
+            ms_holdings_take(r->store, h, m->holdings, r->link);
         break;
     case MUSTER__STORE_PEER__BODY_GRANT:
         ms_store_grant_to(r->store, m->grant);

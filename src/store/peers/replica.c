@@ -4,7 +4,6 @@
 #include "store/slice.h"
 
 #include "base/clock.h"
-#include "base/limits.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,8 +40,8 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
     struct ms_replica *m = o->user;
 
     if (!ms_list_is_empty(&m->waiting)) {
-        ms_list_splice(&s->bereft, &m->waiting);
-        ms_timer_set(&s->bereft_timer, 0); /* they may change the table: not now */
+        ms_list_splice(&s->lost_waiters, &m->waiting);
+        ms_timer_set(&s->waiters_timer, 0); /* they may change the table: not now */
     }
     ms_replica_stop(o);
     ms_remote_readers_answer(s, o, true);
@@ -50,13 +49,13 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
 
 /* ---- telling --------------------------------------------------------------------- */
 
-void ms_replicas_tell_bereft(void *store)
+void ms_replicas_tell_waiters(void *store)
 {
     struct ms_store *s = store;
     struct ms_error why = {0};
 
     ms_error_set(&why, -ENOENT, "an object is gone: it was let go of while it came");
-    ms_waiters_tell(&s->bereft, s, NULL, &why);
+    ms_waiters_tell(&s->lost_waiters, s, NULL, &why);
 }
 
 /* The object is pinned meanwhile: they may let it go. */

@@ -10,6 +10,8 @@
 
 enum { RUNS_MAX = 64 };
 
+const struct ms_error ms_store_no_memory = {-ENOMEM, "out of memory"};
+
 /* An object that waits for room, and then for the memory behind it. */
 struct placing {
     struct ms_list link; /* store->placings, while it waits for room */
@@ -230,10 +232,7 @@ void ms_store_place(struct ms_store *s,
     struct placing *p = calloc(1, sizeof *p);
 
     if (!p) {
-        struct ms_error why = {0};
-
-        ms_error_set(&why, -ENOMEM, "out of memory");
-        fn(arg, s, ms_table_find(&s->table, o->node, o->id), &why);
+        fn(arg, s, ms_table_find(&s->table, o->node, o->id), &ms_store_no_memory);
         return;
     }
     *p = (struct placing){.store = s,

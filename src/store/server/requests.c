@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { OBJECTS_SHOWN = 64 }; /* that fit one packet */
 

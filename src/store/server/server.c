@@ -83,7 +83,7 @@ static const struct {
     void (*on_time)(void *store);
 } timers[] = {{offsetof(struct ms_store, lease_timer), on_lease},
               {offsetof(struct ms_store, idle_timer), on_idle},
-              {offsetof(struct ms_store, bereft_timer), ms_replicas_tell_bereft},
+              {offsetof(struct ms_store, waiters_timer), ms_replicas_tell_waiters},
               {offsetof(struct ms_store, pace_timer), ms_replicas_look},
               {offsetof(struct ms_store, place_timer), ms_store_on_place_time}};
 
@@ -147,7 +147,7 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     ms_list_init(&s->remote_holders);
     ms_list_init(&s->remote_readers);
     ms_list_init(&s->peers);
-    ms_list_init(&s->bereft);
+    ms_list_init(&s->lost_waiters);
     ms_list_init(&s->placings);
     err = err ? err : &own;
     if (start(s, o->limit, o->listen_fd, err) < 0 ||
@@ -190,7 +190,7 @@ void ms_store_destroy(struct ms_store *s)
         unlink(s->path);
     ms_fd_close(&s->listen_fd);
     drop_objects(s);
-    ms_replicas_tell_bereft(s);         /* no process is there: they only end */
+    ms_replicas_tell_waiters(s);        /* no process is there: they only end */
     for (size_t i = 0; i < TIMERS; i++) /* what goes sets timers: they go last */
         ms_timer_finish(timer_at(s, i));
     ms_table_finish(&s->table);

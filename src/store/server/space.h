@@ -24,7 +24,6 @@
 #include "base/map.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define MS_SPACE_BLOCK ((uint64_t)2 << 20) /* what memory is taken in */

@@ -243,21 +243,15 @@ static void on_placed(void *arg,
     if (m)
         m->fd = o->spilled->fd;
     if (!m || ms_work_add(s->spill.work, &m->job) < 0) {
-        struct ms_error none = {0};
-
         free(m);
-        ms_error_set(&none, -ENOMEM, "out of memory");
-        give_up(s, o, &none);
+        give_up(s, o, &ms_store_no_memory);
     }
 }
 
 void ms_spill_want(struct ms_store *s, struct ms_object *o, ms_object_fn *fn, void *arg)
 {
-    struct ms_error why = {0};
-
     if (ms_waiters_add(&o->spilled->waiting, false, fn, arg) < 0) {
-        ms_error_set(&why, -ENOMEM, "out of memory");
-        fn(arg, s, o, &why);
+        fn(arg, s, o, &ms_store_no_memory);
         return;
     }
     if (o->spilled->is_coming)

@@ -58,8 +58,8 @@ struct ms_store {
     struct ms_list remote_holders; /* those that came */
     struct ms_list remote_readers; /* and those that read bytes of us */
     struct ms_list peers;          /* those that we dial */
-    struct ms_list bereft; /* who waited for a replica that has gone; replica.c */
-    struct ms_timer bereft_timer;
+    struct ms_list lost_waiters; /* who waited for a replica that has gone; replica.c */
+    struct ms_timer waiters_timer;
     struct ms_timer pace_timer;
 };
 
@@ -90,6 +90,7 @@ typedef void ms_object_fn(void *arg,
                           struct ms_store *s,
                           struct ms_object *o,
                           const struct ms_error *why);
+extern const struct ms_error ms_store_no_memory; /* for such a `why` */
 /* A function that waits for that. */
 struct ms_waiter {
     struct ms_list link;

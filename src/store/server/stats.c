@@ -6,7 +6,6 @@
 #include "resource/amount.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { HOLDERS_MAX = 16, NAMED_MAX = 3 }; /* of one object; of a full store */
 

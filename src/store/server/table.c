@@ -1,13 +1,11 @@
 /* table.c - the objects of one node's store, and the counts of those who hold them */
 #include "store/server/table.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "store/slice.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 struct lease {

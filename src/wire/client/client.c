@@ -91,7 +91,7 @@ static int64_t peer_on_time(struct ms_peer *p, int64_t late_ns, int64_t now_ns)
     pthread_mutex_lock(&p->lock);
     if (late_ns > MS_SUSPENDED_NS)
         ms_peer_was_suspended(p, late_ns, now_ns);
-    seek = p->state == PEER_SEEKING && !p->successor && p->seek_ns <= now_ns;
+    seek = p->state == PEER_SEEKING && !p->successor_uid && p->seek_ns <= now_ns;
     if (seek)
         p->seek_ns = now_ns + MS_SEEK_NS;
     next_ns = ms_peer_on_time(p, now_ns);

@@ -3,8 +3,7 @@
  * client.c          the client: its peers, what the loop's thread does, the timer
  * peer.c            a peer: life, methods, starting calls
  * peer_conn.c       its connection: sending, losing, the end
- * peer_connect.c    making it, again and again
- * peer_attach.c     a new one: what is open goes on
+ * peer_connect.c    making it, again and again; what is open goes on over a new one
  * peer_successor.c  the next worker in its place
  * peer_keepalive.c  silence on the network
  * peer_read.c       reading it: the role, and who takes it over
@@ -114,7 +113,8 @@ struct ms_peer {
     bool
         may_have_successor; /* DEAD because its worker died: there may be a successor */
     int64_t seek_ns;        /* when to ask for it again */
-    struct ms_successor *successor; /* to come when the old connection is dropped */
+    uint64_t successor_uid; /* to come when the old connection is dropped; 0: none */
+    struct ms_dial successor_dial;
     int64_t lost_ns, retry_ns, exit_due_ns;
     unsigned attempts;
     char problem[PROBLEM_MAX]; /* why the last attempt to connect was given up */
@@ -222,12 +222,8 @@ void ms_peer_end_calls(struct ms_peer *p,
                        const uint8_t *failure,
                        size_t len,
                        bool but_unsent);
-void ms_peer_give_up(struct ms_peer *p, const char *text);
-
-/* peer_attach.c; the peer's lock is held */
-/* What we wait for, methods, then every open call; the worker knows which it has. 0 or a
- * negative errno. */
-int ms_peer_attach(struct ms_peer *p);
+void ms_peer_give_up(struct ms_peer *p, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* peer_connect.c; the peer's lock is held */
 void ms_peer_connect(struct ms_peer *p);
@@ -241,7 +237,6 @@ bool ms_call_can_go_on(const struct ms_call *c);
 void ms_peer_seek_successor(struct ms_peer *p);
 /* The old connection is no more: be the new worker's, if there is one. */
 void ms_peer_succeed(struct ms_peer *p);
-void ms_successor_free(struct ms_successor *s);
 /* This worker has its place; NULL: nobody has. */
 void ms_peer_set_successor(struct ms_peer *p, const Muster__WorkerStatus *worker);
 

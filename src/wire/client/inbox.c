@@ -58,35 +58,31 @@ static void put(struct notice *n)
 {
     struct ms_inbox *i = n->inbox;
     uint64_t one = 1;
+    bool was_empty;
+    MS_LOCK(&i->lock);
 
-    pthread_mutex_lock(&i->lock);
-    if (ms_list_is_empty(&n->queue_link)) {
-        bool was_empty = ms_list_is_empty(&i->queue);
-
-        ms_list_add_tail(&i->queue, &n->queue_link);
-        if (was_empty && write(i->fd, &one, sizeof one) < 0)
-            was_empty = false; /* a full counter is readable already */
-    }
-    pthread_mutex_unlock(&i->lock);
+    if (!ms_list_is_empty(&n->queue_link))
+        return;
+    was_empty = ms_list_is_empty(&i->queue);
+    ms_list_add_tail(&i->queue, &n->queue_link);
+    if (was_empty && write(i->fd, &one, sizeof one) < 0)
+        return; /* a full counter is readable already */
 }
 
 size_t ms_inbox_take(struct ms_inbox *i, uint64_t *tags, size_t room)
 {
     uint64_t count;
     size_t taken = 0;
+    struct notice *n;
+    MS_LOCK(&i->lock);
 
-    pthread_mutex_lock(&i->lock);
-    ms_list_each (n, &i->queue, struct notice, queue_link) {
-        if (taken == room)
-            break;
-        ms_list_remove(&n->queue_link);
+    while (taken < room && (n = ms_list_take(&i->queue, struct notice, queue_link))) {
         tags[taken++] = n->tag;
         if (n->orphan)
             free(n);
     }
     if (ms_list_is_empty(&i->queue) && read(i->fd, &count, sizeof count) < 0)
         count = 0; /* nothing was signalled: fine */
-    pthread_mutex_unlock(&i->lock);
     return taken;
 }
 

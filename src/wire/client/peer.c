@@ -12,41 +12,6 @@
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static struct ms_peer *peer_alloc(struct ms_client *c,
-                                  const char *addresses,
-                                  uint64_t uid,
-                                  struct ms_error *err)
-{
-    struct ms_peer *p = calloc(1, sizeof *p);
-    int rc;
-
-    if (!p) {
-        ms_error_set(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
-    rc = ms_dial_init(&p->dial, addresses, err);
-    if (rc == 0) {
-        rc = ms_random_bytes(p->session, sizeof p->session);
-        if (rc < 0)
-            ms_error_sys(err, rc, "no random bytes");
-    }
-    if (rc < 0) {
-        ms_dial_finish(&p->dial);
-        free(p);
-        return NULL;
-    }
-    p->probe_fd = -1;
-    p->refs = 1;
-    p->client = c;
-    p->uid = uid;
-    p->pair = ms_random_id();
-    ms_list_init(&p->link);
-    ms_list_init(&p->waiters);
-    ms_list_init(&p->garbage);
-    pthread_mutex_init(&p->lock, NULL);
-    return p;
-}
-
 static void peer_free(struct ms_peer *p)
 {
     assert(p->calls.count == 0); /* each holds a reference */
@@ -57,9 +22,44 @@ static void peer_free(struct ms_peer *p)
     ms_map_finish(&p->calls);
     pthread_mutex_destroy(&p->lock);
     free(p->failure);
-    ms_successor_free(p->successor);
+    ms_dial_finish(&p->successor_dial);
     ms_dial_finish(&p->dial);
     free(p);
+}
+
+static struct ms_peer *peer_alloc(struct ms_client *c, uint64_t uid, const char *label)
+{
+    struct ms_peer *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return NULL;
+    p->probe_fd = -1;
+    p->refs = 1;
+    p->client = c;
+    p->uid = uid;
+    p->pair = ms_random_id();
+    snprintf(p->label, sizeof p->label, "%s", label);
+    ms_list_init(&p->link);
+    ms_list_init(&p->waiters);
+    ms_list_init(&p->garbage);
+    pthread_mutex_init(&p->lock, NULL);
+    return p;
+}
+
+static int add_peer(struct ms_client *c, struct ms_peer *p, struct ms_error *err)
+{
+    int rc;
+    MS_LOCK(&c->lock);
+
+    if (c->closed)
+        return ms_error_set(err, -ESHUTDOWN, "the client is closed");
+    p->id = ++c->next_id;
+    rc = ms_map_add(&c->by_id, p->id, p);
+    if (rc < 0)
+        return ms_error_set(err, rc, "out of memory");
+    ms_list_add_tail(&c->peers, &p->link);
+    atomic_fetch_add(&c->refs, 1);
+    return 0;
 }
 
 struct ms_peer *ms_peer_create(struct ms_client *c,
@@ -68,23 +68,20 @@ struct ms_peer *ms_peer_create(struct ms_client *c,
                                const char *label,
                                struct ms_error *err)
 {
-    struct ms_peer *p = peer_alloc(c, addresses, uid, err);
+    struct ms_peer *p = peer_alloc(c, uid, label);
     int rc;
 
-    if (!p)
+    if (!p) {
+        ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
-    snprintf(p->label, sizeof p->label, "%s", label);
-    pthread_mutex_lock(&c->lock);
-    p->id = ++c->next_id;
-    rc = c->closed ? -ESHUTDOWN : ms_map_add(&c->by_id, p->id, p);
-    if (rc == 0) {
-        ms_list_add_tail(&c->peers, &p->link);
-        atomic_fetch_add(&c->refs, 1);
     }
-    pthread_mutex_unlock(&c->lock);
+    rc = ms_dial_init(&p->dial, addresses, err);
+    if (rc == 0 && (rc = ms_random_bytes(p->session, sizeof p->session)) < 0)
+        ms_error_sys(err, rc, "no random bytes");
+    if (rc == 0)
+        rc = add_peer(c, p, err);
     if (rc == 0)
         return p;
-    ms_error_set(err, rc, rc == -ENOMEM ? "out of memory" : "the client is closed");
     peer_free(p);
     return NULL;
 }
@@ -319,7 +316,7 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
         return;     /* sent to who has its place */
     if (!p->conn) { /* sent when there is a connection */
         if (p->state == PEER_IDLE)
-            ms_peer_give_up(p, p->problem);
+            ms_peer_give_up(p, "%s", p->problem);
         return;
     }
     rc = call_send(p, c, spec, iov, count);

@@ -85,17 +85,21 @@ void ms_peer_die(struct ms_peer *p,
 }
 
 /* Nobody answers and nobody says why: what is open fails, a later call tries again. */
-void ms_peer_give_up(struct ms_peer *p, const char *text)
+void ms_peer_give_up(struct ms_peer *p, const char *fmt, ...)
 {
+    char text[PROBLEM_MAX];
     size_t len = 0;
-    uint8_t *f =
-        ms_failure_pack(MUSTER__FAILURE__KIND__UNREACHABLE, p->label, text, NULL, &len);
+    uint8_t *f;
+    va_list ap;
 
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    memcpy(p->problem, text, sizeof text);
+    f = ms_failure_pack(MUSTER__FAILURE__KIND__UNREACHABLE, p->label, text, NULL, &len);
     p->state = PEER_IDLE;
     p->asked = p->wants_exit = false;
     p->attempts = 0;
-    if (text != p->problem)
-        snprintf(p->problem, sizeof p->problem, "%s", text);
     ms_peer_end_calls(p, f, len, false);
     free(f);
 }

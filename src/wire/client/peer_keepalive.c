@@ -101,19 +101,15 @@ static int64_t probe(struct ms_peer *p, int64_t now_ns)
 
 static void give_up_silent(struct ms_peer *p, int64_t silent_ns)
 {
-    char text[PROBLEM_MAX];
-
-    snprintf(text,
-             sizeof text,
-             "it was silent for %lld s: its host, or the network to it, is gone",
-             (long long)(silent_ns / MS_NS_PER_S));
     if (p->reading)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
     else
         ms_peer_drop_conn(p);
     ms_dial_restart(&p->dial);
     p->expect_ns = ms_now_ns(); /* what comes now begins anew */
-    ms_peer_give_up(p, text);
+    ms_peer_give_up(p,
+                    "it was silent for %lld s: its host, or the network to it, is gone",
+                    (long long)(silent_ns / MS_NS_PER_S));
 }
 
 int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns)

@@ -11,32 +11,30 @@
 
 /* ---- the loop as the reader ------------------------------------------------------ */
 
-void ms_peer_arm(struct ms_peer *p)
+/* For these, once, and for room if that is missing. */
+static void watch(struct ms_peer *p, unsigned events)
 {
-    struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = p->id};
+    struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.u64 = p->id};
 
-    if (!p->conn)
-        return;
-    if (!p->reading)
-        ev.events |= EPOLLIN | EPOLLRDHUP;
     if (ms_conn_wants_write(p->conn))
         ev.events |= EPOLLOUT;
-    if (p->armed && !(ev.events & EPOLLOUT))
+    epoll_ctl(p->client->epoll_fd, EPOLL_CTL_MOD, ms_conn_fd(p->conn), &ev);
+}
+
+void ms_peer_arm(struct ms_peer *p)
+{
+    if (!p->conn || (p->armed && !ms_conn_wants_write(p->conn)))
         return;
     p->armed = !p->reading;
-    epoll_ctl(p->client->epoll_fd, EPOLL_CTL_MOD, ms_conn_fd(p->conn), &ev);
+    watch(p, p->armed ? EPOLLIN | EPOLLRDHUP : 0);
 }
 
 static void disarm(struct ms_peer *p)
 {
-    struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = p->id};
-
     if (!p->armed)
         return;
     p->armed = false;
-    if (ms_conn_wants_write(p->conn))
-        ev.events |= EPOLLOUT;
-    epoll_ctl(p->client->epoll_fd, EPOLL_CTL_MOD, ms_conn_fd(p->conn), &ev);
+    watch(p, 0);
 }
 
 void ms_peer_hand_over(struct ms_peer *p)

@@ -5,32 +5,6 @@
 
 #include <string.h>
 
-struct ms_successor {
-    uint64_t uid;
-    struct ms_dial dial;
-};
-
-void ms_successor_free(struct ms_successor *s)
-{
-    if (!s)
-        return;
-    ms_dial_finish(&s->dial);
-    free(s);
-}
-
-static struct ms_successor *successor_create(const Muster__WorkerStatus *worker)
-{
-    struct ms_successor *s = worker && worker->uid ? calloc(1, sizeof *s) : NULL;
-
-    if (!s)
-        return NULL;
-    s->uid = worker->uid;
-    if (ms_dial_init(&s->dial, worker->address, NULL) == 0)
-        return s;
-    ms_successor_free(s);
-    return NULL;
-}
-
 bool ms_call_can_go_on(const struct ms_call *c)
 {
     return c->peer->may_have_successor && !c->sent && c->request;
@@ -44,16 +18,16 @@ void ms_peer_seek_successor(struct ms_peer *p)
 }
 
 /* Nothing of the old worker's is left but the names of methods and the calls that wait. */
-static int become(struct ms_peer *p, struct ms_successor *s)
+static int become_successor(struct ms_peer *p)
 {
     int rc = ms_random_bytes(p->session, sizeof p->session);
 
     if (rc < 0)
         return rc;
     ms_dial_finish(&p->dial);
-    p->dial = s->dial;
-    s->dial = (struct ms_dial){0};
-    atomic_store(&p->uid, s->uid);
+    p->dial = p->successor_dial;
+    p->successor_dial = (struct ms_dial){0};
+    atomic_store(&p->uid, p->successor_uid);
     free(p->failure);
     p->failure = NULL;
     p->failure_len = 0;
@@ -70,20 +44,18 @@ static int become(struct ms_peer *p, struct ms_successor *s)
 
 void ms_peer_succeed(struct ms_peer *p)
 {
-    struct ms_successor *s = p->successor;
-
-    if (!s || p->conn || p->state != PEER_SEEKING)
+    if (!p->successor_uid || p->conn || p->state != PEER_SEEKING)
         return;
-    p->successor = NULL;
-    if (become(p, s) == 0 && p->open_count)
+    if (become_successor(p) == 0 && p->open_count)
         ms_peer_connect(p);
-    ms_successor_free(s);
+    ms_dial_finish(&p->successor_dial);
+    p->successor_uid = 0;
 }
 
 /* It goes on as it was: dead. */
 static void be_alone(struct ms_peer *p)
 {
-    if (p->state != PEER_SEEKING || p->successor)
+    if (p->state != PEER_SEEKING || p->successor_uid)
         return;
     p->state = PEER_DEAD;
     ms_peer_end_calls(p, p->failure, p->failure_len, false);
@@ -99,15 +71,16 @@ static void be_replaced(struct ms_peer *p)
 
 void ms_peer_set_successor(struct ms_peer *p, const Muster__WorkerStatus *worker)
 {
-    struct ms_successor *s = successor_create(worker);
+    struct ms_dial dial;
 
-    if (!s) {
+    if (!worker || !worker->uid || ms_dial_init(&dial, worker->address, NULL) < 0) {
         be_alone(p);
         return;
     }
     be_replaced(p);
-    ms_successor_free(p->successor);
-    p->successor = s;
+    ms_dial_finish(&p->successor_dial);
+    p->successor_dial = dial;
+    p->successor_uid = worker->uid;
     p->state = PEER_SEEKING;
     ms_peer_succeed(p); /* or when the old connection's reader has let go of it */
 }

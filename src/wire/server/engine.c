@@ -29,17 +29,9 @@ static void wake_engine(struct ms_server *s, char why)
     (void)n; /* a full pipe wakes too */
 }
 
-void ms_engine_wake(struct ms_server_conn *sc)
+void ms_engine_wake(struct ms_server *s, const struct ms_server_conn *sc)
 {
-    struct ms_server *s = sc->server;
-
-    if (s->engine_blocked && s->engine_reads != sc)
-        wake_engine(s, WAKE_QUEUED);
-}
-
-void ms_engine_wake_any(struct ms_server *s)
-{
-    if (s->engine_blocked)
+    if (s->engine_blocked && (!sc || s->engine_reads != sc))
         wake_engine(s, WAKE_QUEUED);
 }
 
@@ -90,8 +82,7 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
         &s->engine_core, s->spin_next ? this_core() : 0, memory_order_relaxed);
     if (r)
         follow(s, r);
-    if (s->long_fd >= 0 && !s->long_armed)
-        ms_lane_await_long(s, MS_LONG_NS);
+    ms_lane_await_long(s);
     ms_lane_watch_engine(s);
 }
 
@@ -292,8 +283,8 @@ struct ms_request *ms_server_engine_poll(struct ms_server *s)
 
     while ((r = ms_request_next(s)) && !(r = ms_request_pop(r, ms_now_ns())))
         ;
-    if (r && s->long_fd >= 0 && !s->long_armed)
-        ms_lane_await_long(s, MS_LONG_NS);
+    if (r)
+        ms_lane_await_long(s);
     return r;
 }
 

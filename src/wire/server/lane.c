@@ -176,10 +176,12 @@ static void on_tick(void *arg, unsigned events)
     pthread_mutex_unlock(&s->lock);
 }
 
-void ms_lane_await_long(struct ms_server *s, int64_t delay_ns)
+void ms_lane_await_long(struct ms_server *s)
 {
+    if (s->long_fd < 0 || s->long_armed)
+        return;
     s->long_armed = true;
-    timer_set(s->long_fd, delay_ns);
+    timer_set(s->long_fd, MS_LONG_NS);
 }
 
 /* A call that is over by now was a short one: the next one is looked at. */
@@ -187,11 +189,11 @@ static bool is_long(struct ms_server *s)
 {
     int64_t left_ns = s->busy_since_ns + MS_LONG_NS - ms_now_ns();
 
-    s->long_armed = false;
+    s->long_armed = s->busy_since_ns && left_ns > 0;
     if (s->is_async || (s->busy_since_ns && left_ns <= 0))
         return true;
-    if (s->busy_since_ns)
-        ms_lane_await_long(s, left_ns);
+    if (s->long_armed)
+        timer_set(s->long_fd, left_ns);
     return false;
 }
 

@@ -137,14 +137,6 @@ static void forget(struct ms_ledger *l, struct ms_request *r)
     ms_request_acked(l, id);
 }
 
-static uint64_t id_at(const struct ms_message *m, size_t at)
-{
-    uint64_t id;
-
-    memcpy(&id, m->body + at, sizeof id);
-    return le64toh(id);
-}
-
 int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m)
 {
     uint64_t walk = ++l->server->walks, after, last = m->head.call_id;
@@ -153,9 +145,9 @@ int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m)
 
     if (m->len < sizeof after || m->len % sizeof after != 0)
         return -EPROTO;
-    after = id_at(m, 0);
-    for (size_t i = sizeof after; i < m->len; i += sizeof after)
-        if ((r = ms_map_find(&l->requests, id_at(m, i))))
+    after = ms_le64_at(m->body, 0);
+    for (size_t i = 1; i < m->len / sizeof after; i++)
+        if ((r = ms_map_find(&l->requests, ms_le64_at(m->body, i))))
             r->walk = walk;
     if (l->conns == 1 && last > l->forgotten)
         l->forgotten = last; /* this client was here, and we know nothing of it */

@@ -127,7 +127,6 @@ static void keep(struct ms_request *r)
 static int answer(struct ms_request *r,
                   uint8_t kind,
                   uint8_t codec,
-                  uint16_t flags,
                   const struct iovec *iov,
                   int count)
 {
@@ -145,7 +144,7 @@ static int answer(struct ms_request *r,
     r->memory = r->body = NULL;
     r->reply_kind = kind;
     r->reply_codec = codec;
-    r->reply_flags = flags;
+    r->reply_flags = r->streamed ? MS_FRAME_STREAM : 0;
     keep(r);
     if (r->ledger->kept_bytes > MS_REPLY_RETAIN_MAX)
         trim_kept(r->ledger);
@@ -158,8 +157,7 @@ int ms_request_fail_locked(struct ms_request *r,
 {
     uint8_t body[FAILURE_MAX];
     struct iovec iov = {body, pack_failure(kind, text, body)};
-    int rc = answer(
-        r, MS_KIND_ERROR, MS_CODEC_PROTO, r->streamed ? MS_FRAME_STREAM : 0, &iov, 1);
+    int rc = answer(r, MS_KIND_ERROR, MS_CODEC_PROTO, &iov, 1);
 
     if (rc < 0 && rc != -ECANCELED) { /* not even that: it is answered as lost */
         r->reply_lost = true;
@@ -212,7 +210,7 @@ static int finish(struct ms_request *r,
         ms_request_fail_locked(r, instead, text);
         rc = -ECANCELED;
     } else {
-        rc = answer(r, kind, codec, r->streamed ? MS_FRAME_STREAM : 0, iov, count);
+        rc = answer(r, kind, codec, iov, count);
     }
     if (rc < 0 && r->state != MS_REQUEST_DONE)
         ms_request_fail_locked(

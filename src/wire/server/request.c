@@ -104,9 +104,8 @@ int ms_request_begin(struct ms_ledger *l, const struct ms_frame *head)
 
     if (head->call_id == 0)
         return -EPROTO;
-    if (ms_map_find(&l->requests, head->call_id))
-        return head->flags & MS_FRAME_RESEND ? 0 : -EPROTO;
-    if (!may_begin(l, head)) /* an answer is due once it is whole */
+    /* an answer is due once it is whole */
+    if (ms_map_find(&l->requests, head->call_id) || !may_begin(l, head))
         return head->flags & MS_FRAME_RESEND ? 0 : -EPROTO;
     r = request_arrives(l, head);
     if (!r)
@@ -132,12 +131,8 @@ static int take_chain(struct ms_request *r)
     if (count > MS_CHAIN_MAX || r->len < size)
         return -EPROTO;
     r->chain_count = count;
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(&r->chain[i],
-               r->body + sizeof count + i * sizeof(uint64_t),
-               sizeof(uint64_t));
-        r->chain[i] = le64toh(r->chain[i]);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        r->chain[i] = ms_le64_at(r->body + sizeof count, i);
     r->body += size;
     r->len -= size;
     return 0;

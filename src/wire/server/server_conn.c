@@ -29,12 +29,8 @@ static int on_begin(void *arg, const struct ms_frame *head)
 
 static void on_acks(struct ms_ledger *l, const struct ms_message *m)
 {
-    for (size_t at = 0; at + sizeof(uint64_t) <= m->len; at += sizeof(uint64_t)) {
-        uint64_t id;
-
-        memcpy(&id, m->body + at, sizeof id);
-        ms_request_acked(l, le64toh(id));
-    }
+    for (size_t i = 0; i < m->len / sizeof(uint64_t); i++)
+        ms_request_acked(l, ms_le64_at(m->body, i));
 }
 
 /* Of a call of an older connection, whose answer has not arrived: it is sent again, because
@@ -119,7 +115,7 @@ static int on_message(void *arg, struct ms_message *m)
         ms_server_deliver(s);
     tell = s->is_ready && s->is_async && s->o.ops->on_queued;
     if (s->is_ready)
-        ms_engine_wake(sc);
+        ms_engine_wake(s, sc);
     s->is_ready = false;
     pthread_mutex_unlock(&s->lock);
     if (tell)

@@ -206,14 +206,12 @@ void ms_lane_set_hot(struct ms_server *s, struct ms_server_conn *sc);
 /* The engine goes away with a request: hot is taken over if it stays away. */
 void ms_lane_watch_engine(struct ms_server *s);
 /* Look after a while whether the engine still has the request that it has taken now. */
-void ms_lane_await_long(struct ms_server *s, int64_t delay_ns);
+void ms_lane_await_long(struct ms_server *s);
 
 /* engine.c; the lock is held */
-/* What was read from `sc` made something ready: wake the engine, if it sleeps. */
-void ms_engine_wake(struct ms_server_conn *sc);
-
-/* Something else made something ready. */
-void ms_engine_wake_any(struct ms_server *s);
+/* What was read from `sc` (NULL: something else) made something ready: wake the engine, if it
+ * sleeps. */
+void ms_engine_wake(struct ms_server *s, const struct ms_server_conn *sc);
 
 /* submit.c; all with the lock held */
 void ms_submit_init(struct ms_server *s);

@@ -77,22 +77,20 @@ void ms_request_begin_stream(struct ms_request *r)
     r->streamed = true; /* the handler's own until it replies */
 }
 
-static int send_kept(struct ms_request *r, const struct kept_item *i)
+static int
+send_item(struct ms_request *r, uint8_t codec, const struct iovec *iov, int n)
 {
     struct ms_frame head = {
-        .kind = MS_KIND_ITEM, .codec = i->codec, .call_id = r->call_id};
-    struct iovec iov = {(void *)(uintptr_t)i->body, i->len};
+        .kind = MS_KIND_ITEM, .codec = codec, .call_id = r->call_id};
 
     r->stream.is_wired = true;
-    return ms_server_conn_send(r->ledger->conn, &head, &iov, 1);
+    return ms_server_conn_send(r->ledger->conn, &head, iov, n);
 }
 
 /* The window is open. */
 static int add_item(struct ms_request *r, uint8_t codec, const struct iovec *iov, int n)
 {
-    struct ms_frame head = {
-        .kind = MS_KIND_ITEM, .codec = codec, .call_id = r->call_id};
-    int rc = 0;
+    int rc;
 
     if (ms_iov_len(iov, n) > MS_MESSAGE_MAX)
         return -EMSGSIZE;
@@ -107,8 +105,7 @@ static int add_item(struct ms_request *r, uint8_t codec, const struct iovec *iov
     r->streamed = true;
     if (r->stream.is_adrift)
         return 0;
-    r->stream.is_wired = true;
-    rc = ms_server_conn_send(r->ledger->conn, &head, iov, n);
+    rc = send_item(r, codec, iov, n);
     return r->stream.is_unkept ? rc : 0; /* what broke on the way is sent again */
 }
 
@@ -166,15 +163,14 @@ static void credit(struct ms_request *r, uint64_t items)
  * has consumed. */
 static int resume(struct ms_request *r, const struct ms_message *m)
 {
-    uint64_t said[2], arrived, consumed;
+    uint64_t arrived, consumed;
 
-    if (m->len != sizeof said)
+    if (m->len != 2 * sizeof arrived)
         return -EPROTO;
     if (!r->stream.is_adrift)
         return 0;
-    memcpy(said, m->body, sizeof said);
-    arrived = le64toh(said[0]);
-    consumed = le64toh(said[1]);
+    arrived = ms_le64_at(m->body, 0);
+    consumed = ms_le64_at(m->body, 1);
     if (consumed < r->stream.consumed || arrived < consumed || arrived > r->stream.made)
         return -EPROTO;
     if (r->stream.made - arrived > r->stream.kept)
@@ -206,9 +202,12 @@ void ms_stream_attach(struct ms_request *r)
         return;
     }
     r->stream.is_adrift = r->stream.is_resumed = false;
-    ms_list_each (i, &r->stream.items, struct kept_item, link)
-        if (send_kept(r, i) < 0)
+    ms_list_each (i, &r->stream.items, struct kept_item, link) {
+        struct iovec iov = {i->body, i->len};
+
+        if (send_item(r, i->codec, &iov, 1) < 0)
             return; /* and again, over another one */
+    }
 }
 
 void ms_stream_detach(struct ms_request *r)

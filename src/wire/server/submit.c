@@ -49,7 +49,7 @@ struct ms_request *ms_server_submit(struct ms_server *s,
     r->on_done = on_done;
     r->done_arg = arg;
     ms_request_enqueue(r);
-    ms_engine_wake_any(s);
+    ms_engine_wake(s, NULL);
     tell = s->is_async && s->o.ops->on_queued;
     pthread_mutex_unlock(&s->lock);
     if (tell)

@@ -87,7 +87,6 @@ static void tcp_destroy(struct ms_transport *t)
 }
 
 static const struct ms_transport_ops tcp_ops = {
-    .name = "tcp",
     .is_network = true,
     .read = tcp_read,
     .write = tcp_write,

@@ -1,8 +1,7 @@
 /* tls_impl.h - what the files of TLS over TCP share
  *
  * tls.c            keys, and what all connections share
- * tls_transport.c  life and sending
- * tls_read.c       receiving
+ * tls_transport.c  life, sending and receiving
  * tls_library.c    the TLS library: handshake, records, keys, and the buffers below it
  */
 #ifndef MS_WIRE_TRANSPORT_TLS_IMPL_H
@@ -72,14 +71,6 @@ static inline struct transport_tls *ms_tls_of(struct ms_transport *t)
 {
     return MS_CONTAINER(t, struct transport_tls, base);
 }
-
-/* tls_transport.c */
-/* With the lock held: send what is in `out`. 0 (perhaps not all), or a negative errno. */
-int ms_tls_send_out(struct transport_tls *t);
-
-/* tls_read.c: operations of the transport */
-ssize_t ms_tls_read(struct ms_transport *base, void *at, size_t room);
-bool ms_tls_has_more(struct ms_transport *base);
 
 /* tls_library.c; the lock is held */
 /* It cannot go on, for this reason; returns `code`. */

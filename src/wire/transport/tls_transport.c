@@ -1,4 +1,4 @@
-/* tls_transport.c - TLS over a TCP socket
+/* tls_transport.c - TLS over a TCP socket: sending and receiving
  *
  * The TLS library shakes hands and makes the records, with buffers of our own below
  * it: received bytes are given to it from memory, what it wants to send goes to `out`,
@@ -10,12 +10,14 @@
 #include <sys/socket.h>
 
 enum {
-    WRITE_MAX = 4 * MS_TLS_RECORD_MAX
-}; /* bytes that are taken and sent at a time */
+    WRITE_MAX = 4 * MS_TLS_RECORD_MAX, /* bytes that are taken and sent at a time */
+    RECEIVE_SIZE = 64 << 10            /* one read of the socket */
+};
 
 /* ---- sending, with the lock held ---------------------------------------------------- */
 
-int ms_tls_send_out(struct transport_tls *t)
+/* Send what is in `out`. 0 (perhaps not all), or a negative errno. */
+static int send_out(struct transport_tls *t)
 {
     while (t->out.len) {
         ssize_t n =
@@ -93,14 +95,14 @@ static ssize_t write_locked(struct transport_tls *t, const struct iovec *iov, in
     int rc = atomic_load(&t->failed);
 
     if (rc == 0 && t->out.len)
-        rc = ms_tls_send_out(t);
+        rc = send_out(t);
     if (rc < 0)
         return rc;
     if (!atomic_load(&t->is_open) || t->out.len)
         return -EAGAIN;
     n = encrypt(t, iov, count);
     if (t->out.len)
-        rc = ms_tls_send_out(t);
+        rc = send_out(t);
     return n > 0 && rc < 0 ? rc : n;
 }
 
@@ -124,7 +126,7 @@ static int tls_flush(struct ms_transport *base)
     if (!atomic_load(&t->out_len))
         return 0;
     MS_LOCK(&t->lock);
-    return ms_tls_send_out(t);
+    return send_out(t);
 }
 
 static void tls_set_lazy(struct ms_transport *base)
@@ -140,6 +142,146 @@ static void tls_set_lazy(struct ms_transport *base)
 static bool tls_is_open(struct ms_transport *base)
 {
     return atomic_load(&ms_tls_of(base)->is_open);
+}
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+/* One read of the socket: the count, 0 at its end, or a negative errno. */
+static ssize_t receive(struct transport_tls *t, uint8_t *at, size_t room)
+{
+    ssize_t n = ms_socket_read(&t->base, at, room);
+
+    if (n > 0 || n == -EAGAIN)
+        return n;
+    if (n < 0)
+        atomic_store(&t->broken, (int)n);
+    return atomic_load(&t->broken);
+}
+
+/* With the lock held: the handshake, and behind it a record. As ms_tls_open. */
+static ssize_t take_record(struct transport_tls *t, uint8_t *at, size_t room)
+{
+    int rc = atomic_load(&t->is_open) ? 0 : ms_tls_shake(t);
+
+    return rc < 0 ? rc : ms_tls_open(t, at, room);
+}
+
+/* Let the library read of the feed, once, and send what it has to say to that. */
+static ssize_t
+read_feed(struct transport_tls *t, struct ms_tls_feed *feed, uint8_t *at, size_t room)
+{
+    size_t said;
+    ssize_t n;
+    int rc = 0;
+    MS_LOCK(&t->lock);
+
+    if (atomic_load(&t->failed))
+        return atomic_load(&t->failed);
+    said = t->out.len;
+    t->feed = feed;
+    n = take_record(t, at, room);
+    t->feed = NULL;
+    if (t->out.len > said)
+        rc = send_out(t);
+    return rc < 0 && n == -EAGAIN ? rc : n;
+}
+
+/* Record by record, so that a writer has its turn, while there is room. The count, 0 at the
+ * end, -EAGAIN, or a negative errno. */
+static ssize_t read_records(struct transport_tls *t,
+                            struct ms_tls_feed *feed,
+                            uint8_t *at,
+                            size_t room)
+{
+    size_t have = 0;
+    ssize_t n = -EAGAIN;
+
+    while (have < room && (feed->len || t->has_opened)) {
+        n = read_feed(t, feed, at + have, room - have);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    return have ? (ssize_t)have : n;
+}
+
+/* What was received before, for a reader who had no room. */
+static ssize_t read_rest(struct transport_tls *t, uint8_t *at, size_t room)
+{
+    struct ms_tls_feed feed = {t->in.data, t->in.len};
+    ssize_t n = read_records(t, &feed, at, room);
+
+    ms_buf_consume(&t->in, t->in.len - feed.len);
+    if (t->in.len == 0)
+        ms_buf_finish(&t->in);
+    return n;
+}
+
+/* What a reader had no room for. 0, or it cannot go on. */
+static int keep_rest(struct transport_tls *t, const struct ms_tls_feed *feed)
+{
+    int rc = feed->len ? ms_buf_append(&t->in, feed->data, feed->len) : 0;
+
+    if (rc < 0) {
+        pthread_mutex_lock(&t->lock);
+        ms_tls_break_off(t, rc, "no memory for what was received");
+        pthread_mutex_unlock(&t->lock);
+    }
+    return rc;
+}
+
+/* One read of the socket, and of the library; *is_full: there may be more in the socket. */
+static ssize_t
+receive_once(struct transport_tls *t, uint8_t *at, size_t room, bool *is_full)
+{
+    uint8_t buffer[RECEIVE_SIZE];
+    struct ms_tls_feed feed = {.data = buffer};
+    ssize_t n = receive(t, buffer, sizeof buffer);
+
+    *is_full = n == sizeof buffer;
+    if (n <= 0)
+        return n;
+    feed.len = (size_t)n;
+    n = read_records(t, &feed, at, room);
+    return keep_rest(t, &feed) < 0 ? -ENOMEM : n;
+}
+
+/* What the socket has, while there is room. What ends it is told at the next read, if
+ * something came before. */
+static ssize_t receive_all(struct transport_tls *t, uint8_t *at, size_t room)
+{
+    size_t have = 0;
+    bool is_full = true;
+    ssize_t n = 0;
+
+    while (is_full && have < room) {
+        n = receive_once(t, at + have, room - have, &is_full);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    return have ? (ssize_t)have : n;
+}
+
+static bool tls_has_more(struct ms_transport *base)
+{
+    struct transport_tls *t = ms_tls_of(base);
+
+    return t->in.len || t->has_opened;
+}
+
+static ssize_t tls_read(struct ms_transport *base, void *at, size_t room)
+{
+    struct transport_tls *t = ms_tls_of(base);
+    ssize_t n = -EAGAIN;
+
+    if (atomic_load(&t->failed))
+        return atomic_load(&t->failed);
+    if (tls_has_more(base))
+        n = read_rest(t, at, room);
+    if (n == -EAGAIN)
+        n = t->has_ended ? 0 : receive_all(t, at, room);
+    return n;
 }
 
 /* ---- life ------------------------------------------------------------------------- */
@@ -177,16 +319,15 @@ static void tls_destroy(struct ms_transport *base)
 }
 
 static const struct ms_transport_ops tls_ops = {
-    .name = "tls",
     .is_network = true,
-    .read = ms_tls_read,
+    .read = tls_read,
     .write = tls_write,
     .destroy = tls_destroy,
     .wants_write = tls_wants_write,
     .flush = tls_flush,
     .set_lazy = tls_set_lazy,
     .is_open = tls_is_open,
-    .has_more = ms_tls_has_more,
+    .has_more = tls_has_more,
     .explain = tls_explain,
 };
 

@@ -22,7 +22,6 @@ struct ms_transport;
 struct ms_tls;
 
 struct ms_transport_ops {
-    const char *name;
     bool is_network; /* silence means something */
     ssize_t (*read)(struct ms_transport *t, void *at, size_t room);
     ssize_t (*write)(struct ms_transport *t, const struct iovec *iov, int count);

@@ -51,7 +51,6 @@ static void unix_destroy(struct ms_transport *t)
 }
 
 static const struct ms_transport_ops unix_ops = {
-    .name = "unix",
     .read = ms_socket_read,
     .write = ms_socket_write,
     .check_peer = unix_check_peer,
