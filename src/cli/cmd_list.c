@@ -5,7 +5,7 @@
 #include "base/nearest.h"
 #include "cli/target.h"
 #include "cli/view.h"
-#include "head/rest/view_objects.h"
+#include "head/rest/view.h"
 #include "resource/amount.h"
 
 #include <string.h>

@@ -1,7 +1,5 @@
 /* adopt.c - clusters and workers of another head's time */
-#include "base/cleanup.h"
 #include "base/name.h"
-#include "base/proto.h"
 #include "cluster/registry.h"
 #include "cluster/registry_impl.h"
 
@@ -72,8 +70,7 @@ static int find_cluster(struct ms_registry *r,
 static int fill(struct ms_registry *r,
                 struct ms_slot *slot,
                 const char *node,
-                const Muster__WorkerSpec *s,
-                int64_t now_ns)
+                const Muster__WorkerSpec *s)
 {
     const struct ms_slot_spec spec = {
         .uid = s->uid,
@@ -89,7 +86,7 @@ static int fill(struct ms_registry *r,
 
     if (rc < 0)
         return rc;
-    rc = ms_slot_init(slot, &spec, now_ns);
+    rc = ms_slot_init(slot, &spec);
     if (rc < 0) {
         ms_map_remove(&r->by_uid, s->uid);
         memset(&slot->now, 0, sizeof slot->now);
@@ -138,9 +135,9 @@ int ms_registry_adopt(struct ms_registry *r,
         return ms_error_set(
             err, -EEXIST, "there is another worker %s/%u", c->name, s->rank);
     if (slot->now.uid) /* a dead one was reported before */
-        rc = ms_slot_renew(r, slot, s->uid, now_ns);
+        rc = ms_slot_renew(r, slot, s->uid);
     else
-        rc = fill(r, slot, node, s, now_ns);
+        rc = fill(r, slot, node, s);
     if (rc == 0)
         slot->now.incarnation = s->incarnation;
     if (rc == 0 && report->started)

@@ -44,12 +44,6 @@ static void instance_finish(struct ms_instance *i)
     *i = (struct ms_instance){0};
 }
 
-static void become(struct ms_instance *i, Muster__WorkerState state, int64_t now_ns)
-{
-    i->state = state;
-    i->since_ns = now_ns;
-}
-
 static void cluster_destroy(struct ms_cluster *c)
 {
     if (!c)
@@ -89,7 +83,7 @@ int ms_slot_move(struct ms_slot *slot,
     return 0;
 }
 
-int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now_ns)
+int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec)
 {
     s->now.uid = spec->uid;
     s->now.incarnation = 1;
@@ -97,7 +91,7 @@ int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now
     s->device_memory = spec->device_memory;
     s->cpu_milli = spec->cpu_milli;
     s->helps = spec->helps;
-    become(&s->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
+    s->now.state = MUSTER__WORKER_STATE__WORKER_STARTING;
     return ms_slot_move(
         s, spec->node ? spec->node : "", spec->devices, spec->device_count);
 }
@@ -146,7 +140,6 @@ int ms_registry_add(struct ms_registry *r,
                     const char *name,
                     const struct ms_slot_spec *slots,
                     size_t count,
-                    int64_t now_ns,
                     struct ms_cluster **out,
                     struct ms_error *err)
 {
@@ -161,7 +154,7 @@ int ms_registry_add(struct ms_registry *r,
     if (rc < 0)
         return rc;
     c = ms_cluster_create(name, 0);
-    rc = c ? ms_cluster_resize(r, c, slots, count, now_ns) : -ENOMEM;
+    rc = c ? ms_cluster_resize(r, c, slots, count) : -ENOMEM;
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot add cluster '%s'", name);
     ms_list_add_tail(&r->clusters, &c->link);
@@ -239,8 +232,9 @@ int ms_registry_started(struct ms_registry *r,
     slot->now.pid = s->pid;
     slot->now.address = MS_TAKE(address);
     slot->now.log_path = MS_TAKE(log_path);
+    slot->now.started_ns = now_ns;
     if (ms_slot_is_live(slot))
-        become(&slot->now, MUSTER__WORKER_STATE__WORKER_RUNNING, now_ns);
+        slot->now.state = MUSTER__WORKER_STATE__WORKER_RUNNING;
     assert(slot->cluster->unconfirmed > 0);
     if (--slot->cluster->unconfirmed == 0 &&
         slot->cluster->state == MS_CLUSTER_STARTING)
@@ -248,17 +242,15 @@ int ms_registry_started(struct ms_registry *r,
     return 0;
 }
 
-struct ms_slot *ms_registry_exited(struct ms_registry *r,
-                                   uint64_t uid,
-                                   const Muster__Exit *exit,
-                                   int64_t now_ns)
+struct ms_slot *
+ms_registry_exited(struct ms_registry *r, uint64_t uid, const Muster__Exit *exit)
 {
     struct ms_slot *slot = ms_registry_find_uid(r, uid);
 
     if (!slot || !ms_slot_is_live(slot))
         return NULL;
     slot->now.exit = exit ? (Muster__Exit *)ms_proto_copy(&exit->base) : NULL;
-    become(&slot->now, MUSTER__WORKER_STATE__WORKER_EXITED, now_ns);
+    slot->now.state = MUSTER__WORKER_STATE__WORKER_EXITED;
     assert(slot->cluster->live > 0 && r->live > 0);
     slot->cluster->live--;
     r->live--;
@@ -283,8 +275,7 @@ void ms_cluster_set_changing(struct ms_cluster *c, size_t first)
 void ms_cluster_end_unstarted(struct ms_registry *r,
                               struct ms_cluster *c,
                               bool all,
-                              const char *why,
-                              int64_t now_ns)
+                              const char *why)
 {
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
@@ -295,7 +286,7 @@ void ms_cluster_end_unstarted(struct ms_registry *r,
 
         exit.node = ms_field_text(s->node);
         if ((all || s->is_changing) && ms_slot_is_live(s) && !s->now.address)
-            ms_registry_exited(r, s->now.uid, &exit, now_ns);
+            ms_registry_exited(r, s->now.uid, &exit);
     }
 }
 
@@ -308,10 +299,7 @@ void ms_slot_remember(struct ms_registry *r, struct ms_slot *s, uint64_t uid)
         *at = uid;
 }
 
-int ms_slot_renew(struct ms_registry *r,
-                  struct ms_slot *slot,
-                  uint64_t uid,
-                  int64_t now_ns)
+int ms_slot_renew(struct ms_registry *r, struct ms_slot *slot, uint64_t uid)
 {
     uint32_t incarnation = slot->now.incarnation + 1;
     int rc;
@@ -330,7 +318,7 @@ int ms_slot_renew(struct ms_registry *r,
     instance_finish(&slot->now);
     slot->now.uid = uid;
     slot->now.incarnation = incarnation;
-    become(&slot->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
+    slot->now.state = MUSTER__WORKER_STATE__WORKER_STARTING;
     slot->cluster->live++;
     r->live++;
     return 0;
@@ -381,11 +369,10 @@ static int fill(struct ms_registry *r,
                 struct ms_cluster *c,
                 struct ms_slot *all,
                 const struct ms_slot_spec *slots,
-                size_t count,
-                int64_t now_ns)
+                size_t count)
 {
     for (size_t i = c->count; i < count; i++) {
-        int rc = ms_slot_init(&all[i], &slots[i - c->count], now_ns);
+        int rc = ms_slot_init(&all[i], &slots[i - c->count]);
 
         all[i].cluster = c;
         all[i].rank = (uint32_t)i;
@@ -404,8 +391,7 @@ static int fill(struct ms_registry *r,
 static int grow(struct ms_registry *r,
                 struct ms_cluster *c,
                 const struct ms_slot_spec *slots,
-                size_t count,
-                int64_t now_ns)
+                size_t count)
 {
     struct ms_slot *all;
     size_t more = count - c->count;
@@ -416,7 +402,7 @@ static int grow(struct ms_registry *r,
     all = calloc(count, sizeof *all);
     if (!all)
         return -ENOMEM;
-    rc = fill(r, c, all, slots, count, now_ns);
+    rc = fill(r, c, all, slots, count);
     if (rc < 0) {
         free(all);
         return rc;
@@ -437,11 +423,10 @@ static int grow(struct ms_registry *r,
 int ms_cluster_resize(struct ms_registry *r,
                       struct ms_cluster *c,
                       const struct ms_slot_spec *slots,
-                      size_t count,
-                      int64_t now_ns)
+                      size_t count)
 {
     assert(count > 0);
     if (count <= c->count)
         return shrink(r, c, count);
-    return grow(r, c, slots, count, now_ns);
+    return grow(r, c, slots, count);
 }

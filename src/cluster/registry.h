@@ -36,7 +36,7 @@ struct ms_instance {
     pid_t pid;                /* 0 until started */
     char *address, *log_path; /* NULL until started */
     Muster__Exit *exit;       /* once EXITED; NULL if there was no memory for it */
-    int64_t since_ns;         /* when it came into this state */
+    int64_t started_ns;       /* when its process was known to be there; 0: not yet */
     char *why; /* why we are about to end it although nobody asked for that, or NULL */
 };
 
@@ -117,7 +117,6 @@ int ms_registry_add(struct ms_registry *r,
                     const char *name,
                     const struct ms_slot_spec *slots,
                     size_t count,
-                    int64_t now_ns,
                     struct ms_cluster **out,
                     struct ms_error *err);
 
@@ -161,10 +160,8 @@ void ms_slot_remember(struct ms_registry *r, struct ms_slot *slot, uint64_t uid)
 
 /* It has ended. The slot if this changed anything, NULL if it is no current instance or
  * has ended before. Never fails for want of memory. */
-struct ms_slot *ms_registry_exited(struct ms_registry *r,
-                                   uint64_t uid,
-                                   const Muster__Exit *exit,
-                                   int64_t now_ns);
+struct ms_slot *
+ms_registry_exited(struct ms_registry *r, uint64_t uid, const Muster__Exit *exit);
 
 bool ms_slot_is_live(const struct ms_slot *slot);
 
@@ -172,6 +169,8 @@ bool ms_slot_is_live(const struct ms_slot *slot);
  * before the first and after the last. */
 struct ms_slot *ms_cluster_next_changing(const struct ms_cluster *c,
                                          const struct ms_slot *after);
+#define ms_changing_each(s, c)                                                         \
+    for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing((c), s));)
 /* Slots from this rank on are changing, or with none of them: no slot is. */
 void ms_cluster_set_changing(struct ms_cluster *c, size_t first);
 /* Changing slots (or all of them) whose process was never confirmed have none: they have
@@ -179,15 +178,11 @@ void ms_cluster_set_changing(struct ms_cluster *c, size_t first);
 void ms_cluster_end_unstarted(struct ms_registry *r,
                               struct ms_cluster *c,
                               bool all,
-                              const char *why,
-                              int64_t now_ns);
+                              const char *why);
 
 /* Put a new incarnation into a slot whose instance has exited. 0, -EBUSY (it has not),
  * -EINVAL (uid 0), -EEXIST (the uid), -ENOSPC, -ENOMEM. */
-int ms_slot_renew(struct ms_registry *r,
-                  struct ms_slot *slot,
-                  uint64_t uid,
-                  int64_t now_ns);
+int ms_slot_renew(struct ms_registry *r, struct ms_slot *slot, uint64_t uid);
 
 /* It has another place from now on; its instance has exited. 0 or -ENOMEM. */
 int ms_slot_move(struct ms_slot *slot,
@@ -201,7 +196,6 @@ int ms_slot_move(struct ms_slot *slot,
 int ms_cluster_resize(struct ms_registry *r,
                       struct ms_cluster *c,
                       const struct ms_slot_spec *slots,
-                      size_t count,
-                      int64_t now_ns);
+                      size_t count);
 
 #endif

@@ -8,6 +8,6 @@
 struct ms_cluster *ms_cluster_create(const char *name, size_t count);
 
 /* STARTING, in the first incarnation. 0 or -ENOMEM. */
-int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now_ns);
+int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec);
 
 #endif

@@ -35,7 +35,7 @@ static struct ms_cluster *add(const char *name, uint64_t first, size_t count)
 
     for (size_t i = 0; i < count; i++)
         slots[i].uid = first + i;
-    if (ms_registry_add(&reg, name, slots, count, 100, &c, &err) < 0)
+    if (ms_registry_add(&reg, name, slots, count, &c, &err) < 0)
         fail_msg("%s", err.text);
     return c;
 }
@@ -57,7 +57,7 @@ static struct ms_slot *exited(uint64_t uid, int code)
     Muster__Exit e = MUSTER__EXIT__INIT;
 
     e.code = code;
-    return ms_registry_exited(&reg, uid, &e, 300);
+    return ms_registry_exited(&reg, uid, &e);
 }
 
 static void test_life_of_a_cluster(void **state)
@@ -73,10 +73,10 @@ static void test_life_of_a_cluster(void **state)
     assert_int_equal(started(12, 1012), 0);
     assert_int_equal(c->state, MS_CLUSTER_RUNNING);
     assert_int_equal(c->slots[0].now.pid, 1011);
-    assert_int_equal(c->slots[0].now.since_ns, 200);
+    assert_int_equal(c->slots[0].now.started_ns, 200);
     assert_ptr_equal(exited(12, 3), &c->slots[1]);
     assert_int_equal(c->slots[1].now.exit->code, 3);
-    assert_int_equal(c->slots[1].now.since_ns, 300);
+    assert_int_equal(c->slots[1].now.started_ns, 200);
     assert_int_equal(c->live, 1);
     assert_int_equal(reg.live, 1);
     ms_registry_remove(&reg, c);
@@ -93,15 +93,15 @@ static void test_failed_add_changes_nothing(void **state)
     struct ms_error err = {0};
 
     (void)state;
-    assert_int_equal(ms_registry_add(&reg, "actor", &good, 1, 0, &c, &err), -EEXIST);
+    assert_int_equal(ms_registry_add(&reg, "actor", &good, 1, &c, &err), -EEXIST);
     assert_non_null(strstr(err.text, "'actor'"));
-    assert_int_equal(ms_registry_add(&reg, "a/b", &good, 1, 0, &c, &err), -EINVAL);
-    assert_int_equal(ms_registry_add(&reg, "none", NULL, 0, 0, &c, &err), -EINVAL);
+    assert_int_equal(ms_registry_add(&reg, "a/b", &good, 1, &c, &err), -EINVAL);
+    assert_int_equal(ms_registry_add(&reg, "none", NULL, 0, &c, &err), -EINVAL);
     assert_non_null(strstr(err.text, "no workers"));
-    assert_int_equal(ms_registry_add(&reg, "z", &zero, 1, 0, &c, &err), -EINVAL);
-    assert_int_equal(ms_registry_add(&reg, "twice", twice, 2, 0, &c, &err), -EEXIST);
+    assert_int_equal(ms_registry_add(&reg, "z", &zero, 1, &c, &err), -EINVAL);
+    assert_int_equal(ms_registry_add(&reg, "twice", twice, 2, &c, &err), -EEXIST);
     assert_int_equal(
-        ms_registry_add(&reg, "many", &good, MS_CLUSTER_WORKERS_MAX, 0, &c, &err),
+        ms_registry_add(&reg, "many", &good, MS_CLUSTER_WORKERS_MAX, &c, &err),
         -ENOSPC);
     assert_non_null(strstr(err.text, "65536"));
     assert_null(c);
@@ -148,12 +148,12 @@ static void test_an_older_incarnation_changes_nothing(void **state)
     (void)state;
     assert_int_equal(started(11, 1011), 0);
     assert_int_equal(started(12, 1012), 0);
-    assert_int_equal(ms_slot_renew(&reg, slot, 50, 400), -EBUSY);
+    assert_int_equal(ms_slot_renew(&reg, slot, 50), -EBUSY);
     assert_non_null(exited(12, 9));
-    assert_int_equal(ms_slot_renew(&reg, slot, 11, 400), -EEXIST);
-    assert_int_equal(ms_slot_renew(&reg, slot, 0, 400), -EINVAL);
+    assert_int_equal(ms_slot_renew(&reg, slot, 11), -EEXIST);
+    assert_int_equal(ms_slot_renew(&reg, slot, 0), -EINVAL);
     assert_int_equal(slot->now.exit->code, 9);
-    assert_int_equal(ms_slot_renew(&reg, slot, 50, 400), 0);
+    assert_int_equal(ms_slot_renew(&reg, slot, 50), 0);
     assert_int_equal(slot->now.incarnation, 2);
     assert_int_equal(slot->now.pid, 0);
     assert_null(slot->now.exit);
@@ -174,7 +174,7 @@ static void test_exit_without_details(void **state)
     struct ms_cluster *c = add("actor", 11, 1);
 
     (void)state;
-    assert_non_null(ms_registry_exited(&reg, 11, NULL, 5));
+    assert_non_null(ms_registry_exited(&reg, 11, NULL));
     assert_null(c->slots[0].now.exit);
     assert_int_equal(c->live, 0);
 }
@@ -189,7 +189,7 @@ static void test_status_says_what_is_known(void **state)
     Muster__ClusterStatus *s;
 
     (void)state;
-    assert_int_equal(ms_registry_add(&reg, "actor", slots, 2, 0, &c, NULL), 0);
+    assert_int_equal(ms_registry_add(&reg, "actor", slots, 2, &c, NULL), 0);
     assert_int_equal(started(11, 1011), 0);
     assert_non_null(exited(11, 3));
     s = ms_cluster_status(c, NULL, false);
@@ -286,12 +286,12 @@ static void test_former_ones_are_known_for_a_while(void **state)
     uint64_t uid = 1000;
 
     (void)state;
-    assert_int_equal(ms_registry_add(&reg, "actor", &spec, 1, 1, &c, NULL), 0);
+    assert_int_equal(ms_registry_add(&reg, "actor", &spec, 1, &c, NULL), 0);
     slot = &c->slots[0];
     for (unsigned i = 0; i < MS_FORMER_MAX + 3; i++) {
-        assert_non_null(ms_registry_exited(&reg, uid, NULL, 2));
+        assert_non_null(ms_registry_exited(&reg, uid, NULL));
         assert_null(ms_registry_find_former(&reg, uid));
-        assert_int_equal(ms_slot_renew(&reg, slot, ++uid, 3), 0);
+        assert_int_equal(ms_slot_renew(&reg, slot, ++uid), 0);
         assert_ptr_equal(ms_registry_find_former(&reg, uid - 1), slot);
         assert_int_equal(slot->now.incarnation, i + 2);
     }
@@ -318,6 +318,24 @@ static void test_the_last_incarnation_is_adopted(void **state)
     ms_registry_remove(&reg, c);
 }
 
+/* As when there was no memory to start them. */
+static void test_slots_that_were_not_started_can_go(void **state)
+{
+    struct ms_slot_spec more[2] = {{.uid = 50}, {.uid = 51}};
+    struct ms_cluster *c = add("actor", 40, 1);
+
+    (void)state;
+    assert_int_equal(started(40, 4), 0);
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 3), 0);
+    ms_cluster_set_changing(c, 1);
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 1), -EBUSY);
+    ms_cluster_end_unstarted(&reg, c, false, "it was not started");
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 1), 0);
+    assert_int_equal(c->live, 1);
+    assert_int_equal(reg.live, 1);
+    ms_registry_remove(&reg, c);
+}
+
 /* More ranks, fewer, more again: each uid leads to its slot, and nothing of those that went
  * stays. */
 static void test_a_cluster_changes_its_size(void **state)
@@ -328,8 +346,8 @@ static void test_a_cluster_changes_its_size(void **state)
     (void)state;
     assert_int_equal(started(40, 4), 0);
     assert_non_null(exited(41, 1));
-    assert_int_equal(ms_slot_renew(&reg, &c->slots[1], 42, 3), 0);
-    assert_int_equal(ms_cluster_resize(&reg, c, more, 5, 4), 0);
+    assert_int_equal(ms_slot_renew(&reg, &c->slots[1], 42), 0);
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 5), 0);
     assert_int_equal(c->count, 5);
     assert_int_equal(c->live, 5);
     assert_int_equal(reg.live, 5);
@@ -338,17 +356,17 @@ static void test_a_cluster_changes_its_size(void **state)
     assert_ptr_equal(ms_registry_find_uid(&reg, 51), &c->slots[3]);
     assert_int_equal(c->slots[4].rank, 4);
     assert_string_equal(c->slots[2].node, "b");
-    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 4, 5), -EBUSY);
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 4), -EBUSY);
     assert_non_null(exited(52, 0));
     assert_non_null(exited(51, 0));
-    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 3, 5), 0);
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 3), 0);
     assert_null(ms_registry_find_uid(&reg, 51));
     assert_int_equal(c->live, 3);
     more[0].uid = 40; /* is taken */
-    assert_int_equal(ms_cluster_resize(&reg, c, more, 4, 6), -EEXIST);
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 4), -EEXIST);
     more[0].uid = 60;
     more[1].uid = 60;
-    assert_int_equal(ms_cluster_resize(&reg, c, more, 5, 6), -EEXIST);
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 5), -EEXIST);
     assert_null(ms_registry_find_uid(&reg, 60));
     assert_int_equal(c->count, 3);
     assert_int_equal(reg.live, 3);
@@ -371,6 +389,7 @@ int main(void)
         TEST(test_a_cluster_is_built_from_reports),
         TEST(test_former_ones_are_known_for_a_while),
         TEST(test_the_last_incarnation_is_adopted),
+        TEST(test_slots_that_were_not_started_can_go),
         TEST(test_a_cluster_changes_its_size),
     };
 

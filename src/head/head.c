@@ -4,7 +4,6 @@
 #include "base/name.h"
 #include "head/clusters/ports.h"
 #include "head/daemon/control.h"
-#include "head/daemon/hello.h"
 #include "head/drivers/driver.h"
 #include "head/drivers/uplink.h"
 #include "head/fleet/fleet.h"
@@ -20,7 +19,6 @@
 #include "head/place/place.h"
 #include "head/rest/rest.h"
 #include "head/state/persist.h"
-#include "head/state/recovery.h"
 #include "head/stop.h"
 #include "io/session/node_dir.h"
 #include "io/tree.h"
@@ -78,7 +76,6 @@ static void head_destroy(struct ms_head *h)
         ms_drivers_finish(h);
         ms_handshakes_finish(h);
         ms_uplink_destroy(h->uplink);
-        ms_recovery_finish(h);
         ms_persist_close(h);
         ms_timer_finish(&h->stopping.timer);
         ms_watch_finish(&h->marker);
@@ -98,11 +95,6 @@ static void head_destroy(struct ms_head *h)
     pthread_mutex_destroy(&h->lock);
     explicit_bzero(h->session.secret, sizeof h->session.secret);
     free(h);
-}
-
-static void on_no_orphans(void *arg)
-{
-    ms_head_stop_step(arg);
 }
 
 static void on_stop_timer(void *arg)
@@ -170,12 +162,14 @@ static int set_node(struct ms_head *h, const char *name, struct ms_error *err)
     return 0;
 }
 
-struct ms_head *ms_head_create(const struct ms_head_options *o)
+struct ms_head *ms_head_create(const struct ms_head_options *o, struct ms_error *err)
 {
     struct ms_head *h = calloc(1, sizeof *h);
 
-    if (!h)
+    if (!h) {
+        ms_error_sys(err, -ENOMEM, "cannot make the head");
         return NULL;
+    }
     h->lock_fd = h->marker_fd = -1;
     h->started_ns = ms_now_ns();
     h->start_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
@@ -201,7 +195,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
     ms_list_init(&h->handshakes);
-    ms_list_init(&h->recovery.expected);
+    ms_list_init(&h->persist.nodes);
     ms_list_init(&h->persist.groups);
     ms_map_init(&h->drivers);
     h->link_grace_ns = MS_LINK_GRACE_NS;
@@ -292,7 +286,7 @@ static int add_nodes(struct ms_head *h,
 int ms_head_build(struct ms_head *h, struct ms_error *err)
 {
     h->loop = ms_loop_create();
-    if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
+    if (!h->loop || ms_orphans_init(&h->orphans, h) < 0 ||
         ms_timer_init(&h->stopping.timer, h->loop, on_stop_timer, h) < 0 ||
         ms_place_init(h) < 0 || open_marker(h) < 0)
         return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
@@ -357,31 +351,13 @@ int ms_head_start_thread(struct ms_head *h, struct ms_error *err)
     return rc ? ms_error_sys(err, -rc, "cannot start the head's thread") : 0;
 }
 
-/* It has a deadline of its own. */
-static int start_agents(struct ms_head *h, struct ms_error *err)
-{
-    struct ms_head_op *op = ms_head_op_create(h);
-    int rc;
-
-    if (!op)
-        return ms_error_sys(err, -ENOMEM, "cannot start the agent");
-    op->run = ms_child_agent_run;
-    ms_head_op_submit(op);
-    ms_head_op_wait(op, MS_NEVER);
-    rc = ms_head_op_result(op, err);
-    ms_head_op_unref(op);
-    return rc;
-}
-
 struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *err)
 {
-    struct ms_head *h = ms_head_create(o);
+    struct ms_head *h = ms_head_create(o, err);
     int rc;
 
-    if (!h) {
-        ms_error_sys(err, -ENOMEM, "cannot make the head");
+    if (!h)
         return NULL;
-    }
     h->head_grace_ns = EMBEDDED_GRACE_NS;
     rc = o->agent_path ? set_node(h, o->node_name, err)
                        : ms_error_set(err, -EINVAL, "agent_path is needed");
@@ -394,7 +370,7 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
     if (rc == 0)
         rc = ms_head_start_thread(h, err);
     if (rc == 0 && !o->lender)
-        rc = start_agents(h, err);
+        rc = ms_head_op_call(h, ms_child_agent_run, MS_NEVER, err); /* has a deadline */
     if (rc == 0)
         return h;
     ms_head_stop(h, 0);

@@ -209,30 +209,9 @@ struct ms_head_op *ms_head_resize(struct ms_head *h,
 /* How many changes of clusters (resized, initialized) this process knows of: a handle looks
  * again when it has grown. Any thread. */
 uint64_t ms_head_changes(const struct ms_head *h);
-/* This was done to all workers of a cluster: new incarnations do it too. `meta` is what
- * drivers tell each other of it; empty: as before. -ENOENT, -E2BIG, -EINVAL. */
-struct ms_head_op *ms_head_add_step(struct ms_head *h,
-                                    const char *cluster,
-                                    const Muster__Step *step,
-                                    const void *meta,
-                                    size_t len);
 /* Who has the place of this worker, which is dead? on_successor answers, when that is
  * known. */
 void ms_head_ask_successor(struct ms_head *h, uint64_t uid);
-
-/* The result is a ClusterStatus with its meta. -ENOENT: there is none. */
-struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name);
-
-/* Hold a TCP port on a node (NULL: on any); the result is a PortHeld. The owner of what is
- * held for a cluster begins with the cluster's name and a colon: it is dropped with the
- * cluster if that outlives its driver, and otherwise with the driver, if not before. */
-struct ms_head_op *
-ms_head_hold_port_on(struct ms_head *h, const char *node, const char *owner);
-struct ms_head_op *ms_head_hold_port(struct ms_head *h, const char *owner);
-struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner);
-
-/* Warm the zygote of a key, on every node. */
-struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *key);
 
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);
@@ -244,11 +223,12 @@ struct ms_head_op *ms_head_status(struct ms_head *h);
  * name), -ENOENT (no such group), -EBUSY of remove_group: a cluster stands in it. */
 struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m);
 
-/* The same; `done` is called on the head's thread when it has completed. NULL: out of
+/* The same; on_done is called on the head's thread when it has completed. NULL: out of
  * memory, or a forked child, and it is never called. */
 struct ms_head_op *ms_head_request_then(struct ms_head *h,
                                         const Muster__DriverToHead *m,
-                                        void (*done)(void *arg),
+                                        void (*on_done)(struct ms_head_op *op,
+                                                        void *arg),
                                         void *arg);
 
 /* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes

@@ -32,7 +32,6 @@
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/state/persist.h"
-#include "head/state/recovery.h"
 #include "head/status.h"
 #include "head/stop.h"
 #include "io/loop.h"
@@ -82,7 +81,6 @@ struct ms_head {
     struct ms_list nodes;
     uint64_t last_ask; /* the highest number that a node which was freed was asked */
     struct ms_orphans orphans;
-    struct ms_head_recovery recovery;
 
     /* drivers/ */
     struct ms_map drivers;    /* id -> ms_driver */
@@ -115,7 +113,7 @@ struct ms_head {
 
 /* The parts of a start: the state, without a loop (NULL: out of memory); the loop and what
  * lives on it; the thread. Whoever fails after the first calls ms_head_stop. */
-struct ms_head *ms_head_create(const struct ms_head_options *o);
+struct ms_head *ms_head_create(const struct ms_head_options *o, struct ms_error *err);
 int ms_head_build(struct ms_head *h, struct ms_error *err);
 int ms_head_start_thread(struct ms_head *h, struct ms_error *err);
 

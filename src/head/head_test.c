@@ -123,7 +123,7 @@ static void test_stop_ends_what_is_under_way(void **state)
 
     (void)state;
     strcpy(dir, ms_head_session(h)->dir);
-    port = ms_head_hold_port(h, "x");
+    port = ops_hold_port(h, NULL, "x");
     ops_expect(port, 0, NULL);
     ms_head_stop(h, 0);
     ops_expect(op, -EPIPE, "exited with code 0");
@@ -134,9 +134,9 @@ static void test_stop_ends_what_is_under_way(void **state)
 
 static void test_ports_and_zygotes(void **state)
 {
-    const Muster__ZygoteKey key = MUSTER__ZYGOTE_KEY__INIT;
+    Muster__ZygoteKey key = MUSTER__ZYGOTE_KEY__INIT;
     struct ms_head *h = local_start("");
-    struct ms_head_op *op = ms_head_hold_port(h, "actor");
+    struct ms_head_op *op = ops_hold_port(h, NULL, "actor");
     const Muster__PortHeld *port;
 
     (void)state;
@@ -144,8 +144,8 @@ static void test_ports_and_zygotes(void **state)
     assert_int_equal(port->port, 4711);
     assert_string_equal(port->host, "127.0.0.1");
     ms_head_op_unref(op);
-    ops_expect(ms_head_drop_port(h, "actor"), 0, NULL);
-    ops_expect(ms_head_prepare(h, &key), 0, NULL);
+    ops_expect(ops_drop_port(h, "actor"), 0, NULL);
+    ops_expect(ops_prepare(h, &key), 0, NULL);
     ms_head_stop(h, 0);
 }
 
@@ -288,9 +288,9 @@ static void *hammer(void *arg)
     struct ms_head *h = arg;
 
     for (int i = 0; i < 50; i++) {
-        struct ms_head_op *port = ms_head_hold_port(h, "x"), *s = ms_head_status(h);
+        struct ms_head_op *port = ops_hold_port(h, NULL, "x"), *s = ms_head_status(h);
 
-        ms_head_op_unref(ms_head_drop_port(h, "x")); /* given up at once */
+        ms_head_op_unref(ops_drop_port(h, "x")); /* given up at once */
         if (ms_head_op_wait(port, MS_NEVER) < 0 || ms_head_op_wait(s, MS_NEVER) < 0 ||
             ms_head_op_result(port, NULL) < 0 || ms_head_op_result(s, NULL) < 0)
             return arg;

@@ -7,13 +7,11 @@
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/rest/rest.h"
 #include "head/status.h"
 #include "head/version.h"
 
-#include <errno.h>
 #include <string.h>
 
 Muster__NodeStatus *ms_node_status(const struct ms_node *n)
@@ -112,45 +110,31 @@ Muster__Status *ms_head_status_message(struct ms_head *h)
 
 /* ---- who asks, and waits for another one ------------------------------------------- */
 
-static void answer(struct ms_head_op *op)
+/* Nothing has changed: it waits until something has. */
+static bool answer(struct ms_head_op *op, bool is_last)
 {
-    Muster__Status *s = ms_head_status_message(op->head);
+    Muster__Status *s;
 
-    ms_head_op_answer(op, s ? &s->base : NULL);
-}
-
-static void on_late(void *arg)
-{
-    answer(arg);
-}
-
-/* Nothing has changed: it waits until something has. False: it does not. */
-static bool hold(struct ms_head_op *op)
-{
-    const Muster__StatusRequest *asked = op->wanted->status;
-    struct ms_head *h = op->head;
-
-    int64_t wait_ns =
-        asked->wait_ns < MS_HOLD_MAX_NS ? (int64_t)asked->wait_ns : MS_HOLD_MAX_NS;
-
-    if (wait_ns == 0 || asked->seen != h->status.change ||
-        ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
+    if (!is_last && op->request->status->seen == op->head->status.change)
         return false;
-    ms_list_add_tail(&h->status.watching, &op->wait_link);
+    s = ms_head_status_message(op->head);
+    ms_head_op_answer(op, s ? &s->base : NULL);
     return true;
 }
 
-void ms_head_status_run(struct ms_head_op *op)
+int ms_head_status_run(struct ms_head_op *op)
 {
-    if (op->driver && ms_head_wait_for_nodes(op))
-        return; /* it would plan with nodes that are not all of them */
-    if (!hold(op))
-        answer(op);
+    uint64_t wait_ns = op->request->status->wait_ns;
+
+    return ms_head_op_wait_in(op,
+                              &op->head->status.watching,
+                              answer,
+                              wait_ns < MS_HOLD_MAX_NS ? (int64_t)wait_ns
+                                                       : MS_HOLD_MAX_NS);
 }
 
 void ms_head_changed(struct ms_head *h)
 {
     h->status.change++;
-    ms_list_each (op, &h->status.watching, struct ms_head_op, wait_link)
-        answer(op);
+    ms_head_op_retry_all(&h->status.watching);
 }

@@ -30,8 +30,6 @@ bool ms_nodes_add_status(const struct ms_head *h,
                          Muster__NodeStatus ***list,
                          size_t *count);
 
-/* `run` of a request */
-void ms_head_status_run(struct ms_head_op *op);
 /* Nodes or workers have come or gone: who waits for that is answered. */
 void ms_head_changed(struct ms_head *h);
 

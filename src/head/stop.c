@@ -84,7 +84,7 @@ static void step_without_agents(struct ms_head *h, int64_t now_ns)
         look_again(h, lent_ns);
         return;
     }
-    if (ms_orphans_is_empty(&h->orphans) || now_ns >= last_ns) {
+    if (ms_list_is_empty(&h->orphans.list) || now_ns >= last_ns) {
         done(h);
         return;
     }
@@ -136,7 +136,7 @@ static bool stop_workers(struct ms_head *h, int64_t grace_ns)
     return told;
 }
 
-void ms_head_stop_run(struct ms_head_op *op)
+int ms_head_stop_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
 
@@ -147,4 +147,5 @@ void ms_head_stop_run(struct ms_head_op *op)
     if (!stop_workers(h, op->grace_ns) || is_creating(h))
         tell_agents(h);
     ms_head_stop_step(h);
+    return 0;
 }

@@ -23,7 +23,7 @@ struct ms_head_stopping {
 };
 
 /* `run` of the end; op->grace_ns is what workers have. */
-void ms_head_stop_run(struct ms_head_op *op);
+int ms_head_stop_run(struct ms_head_op *op);
 /* Something has changed: go on. Nothing happens unless the head is ending. */
 void ms_head_stop_step(struct ms_head *h);
 

@@ -1,4 +1,5 @@
 #include "head/test_ops.h"
+#include "base/proto.h"
 #include "io/tree.h"
 
 #include <fcntl.h>
@@ -48,4 +49,60 @@ const Muster__Status *ops_status(struct ms_head *h, struct ms_head_op **op)
 {
     *op = ms_head_status(h);
     return (const Muster__Status *)ops_message(*op);
+}
+
+struct ms_head_op *
+ops_request(struct ms_head *h, Muster__DriverToHead__BodyCase what, void *body)
+{
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    m.body_case = what;
+    m.hello = body; /* all are pointers in a union */
+    return ms_head_request(h, &m);
+}
+
+struct ms_head_op *ops_hold_port(struct ms_head *h, const char *node, const char *owner)
+{
+    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
+
+    hold.owner = ms_field_text(owner);
+    hold.node = ms_field_text(node);
+    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT, &hold);
+}
+
+struct ms_head_op *ops_drop_port(struct ms_head *h, const char *owner)
+{
+    Muster__DropPort drop = MUSTER__DROP_PORT__INIT;
+
+    drop.owner = ms_field_text(owner);
+    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_DROP_PORT, &drop);
+}
+
+struct ms_head_op *ops_prepare(struct ms_head *h, Muster__ZygoteKey *key)
+{
+    Muster__Prepare prepare = MUSTER__PREPARE__INIT;
+
+    prepare.key = key;
+    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_PREPARE, &prepare);
+}
+
+struct ms_head_op *ops_find_cluster(struct ms_head *h, const char *name)
+{
+    Muster__FindCluster find = MUSTER__FIND_CLUSTER__INIT;
+
+    find.name = ms_field_text(name);
+    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_FIND, &find);
+}
+
+struct ms_head_op *ops_add_step(struct ms_head *h,
+                                const char *cluster,
+                                Muster__Step *step,
+                                const char *meta)
+{
+    Muster__AddStep add = MUSTER__ADD_STEP__INIT;
+
+    add.cluster = ms_field_text(cluster);
+    add.step = step;
+    add.meta = (ProtobufCBinaryData){strlen(meta), (uint8_t *)ms_field_text(meta)};
+    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_ADD_STEP, &add);
 }

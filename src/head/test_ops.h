@@ -32,4 +32,20 @@ void ops_expect(struct ms_head_op *op, int code, const char *in_text);
 /* The head's status, borrowed from `*op`, which the caller gives up. */
 const Muster__Status *ops_status(struct ms_head *h, struct ms_head_op **op);
 
+/* ---- requests that have no function of their own in head.h ------------------------ */
+
+/* `body` is the message of that name in DriverToHead. */
+struct ms_head_op *
+ops_request(struct ms_head *h, Muster__DriverToHead__BodyCase what, void *body);
+/* node NULL: any */
+struct ms_head_op *
+ops_hold_port(struct ms_head *h, const char *node, const char *owner);
+struct ms_head_op *ops_drop_port(struct ms_head *h, const char *owner);
+struct ms_head_op *ops_prepare(struct ms_head *h, Muster__ZygoteKey *key);
+struct ms_head_op *ops_find_cluster(struct ms_head *h, const char *name);
+struct ms_head_op *ops_add_step(struct ms_head *h,
+                                const char *cluster,
+                                Muster__Step *step,
+                                const char *meta);
+
 #endif

@@ -18,12 +18,9 @@ static void words_free(char **words)
 static int read_name(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     struct ms_job *job = out;
-    struct ms_error why = {0};
     int rc = ms_yaml_to_text(at, &job->name, err);
 
-    if (rc == 0 && ms_name_check(job->name, "job", &why) < 0)
-        rc = ms_yaml_blame(at, &why, err);
-    return rc;
+    return rc < 0 ? rc : ms_yaml_blame(at, ms_name_check(job->name, "job", err), err);
 }
 
 /* Room for all words; NULL: out of memory. */

@@ -1,6 +1,5 @@
 /* file_nodes.c - the key `nodes` of a job */
 #include "base/cleanup.h"
-#include "base/limits.h"
 #include "base/name.h"
 #include "job/file_impl.h"
 #include "job/hosts.h"
@@ -65,16 +64,6 @@ static void entry_finish(struct entry *e)
     devices_finish(&e->gpus);
 }
 
-static int add_devices(Muster__NodeShape *s,
-                       const struct ms_shape_devices *d,
-                       struct ms_yaml_at at,
-                       struct ms_error *err)
-{
-    struct ms_error why = {0};
-
-    return ms_shape_add_devices(s, d, &why) < 0 ? ms_yaml_blame(at, &why, err) : 0;
-}
-
 static int
 add_device_list(Muster__NodeShape *s, struct ms_yaml_at list, struct ms_error *err)
 {
@@ -88,7 +77,7 @@ add_device_list(Muster__NodeShape *s, struct ms_yaml_at list, struct ms_error *e
 
         rc = ms_yaml_map(item, "an element of 'devices'", device_fields, &d, err);
         if (rc == 0)
-            rc = add_devices(s, &d, item, err);
+            rc = ms_yaml_blame(item, ms_shape_add_devices(s, &d, err), err);
     }
     return rc;
 }
@@ -102,12 +91,13 @@ add_resources(Muster__NodeShape *s, struct ms_yaml_at map, struct ms_error *err)
         return ms_yaml_fail(map, err, "'resources' must be a map of names and numbers");
     for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
         const char *name = ms_yaml_text(ms_yaml_key(map, i));
-        struct ms_error why = {0};
         uint64_t amount;
 
         rc = ms_yaml_to_amount(ms_yaml_value(map, i), &amount, err);
-        if (rc == 0 && ms_shape_add_resource(s, name ? name : "", amount, &why) < 0)
-            rc = ms_yaml_blame(ms_yaml_key(map, i), &why, err);
+        if (rc == 0)
+            rc = ms_yaml_blame(ms_yaml_key(map, i),
+                               ms_shape_add_resource(s, name ? name : "", amount, err),
+                               err);
     }
     return rc;
 }
@@ -121,10 +111,9 @@ static int add_labels(Muster__NodeShape *s, struct ms_yaml_at map, struct ms_err
     for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
         const char *name = ms_yaml_text(ms_yaml_key(map, i));
         const char *value = ms_yaml_text(ms_yaml_value(map, i));
-        struct ms_error why = {0};
 
-        if (ms_shape_add_label(s, name ? name : "", value ? value : "", &why) < 0)
-            rc = ms_yaml_blame(ms_yaml_key(map, i), &why, err);
+        rc = ms_shape_add_label(s, name ? name : "", value ? value : "", err);
+        ms_yaml_blame(ms_yaml_key(map, i), rc, err);
     }
     return rc;
 }
@@ -139,7 +128,7 @@ static int fill(Muster__NodeShape *s, struct entry *e, struct ms_error *err)
     if (e->gpus_at.yaml)
         rc = ms_yaml_to_count(e->gpus_at, &e->gpus.count, err);
     if (rc == 0 && e->gpus_at.yaml)
-        rc = add_devices(s, &e->gpus, e->gpus_at, err);
+        rc = ms_yaml_blame(e->gpus_at, ms_shape_add_devices(s, &e->gpus, err), err);
     if (rc == 0 && e->devices.yaml)
         rc = add_device_list(s, e->devices, err);
     if (rc == 0 && e->resources.yaml)
@@ -203,7 +192,6 @@ static int read_entry(struct ms_job *job, struct ms_yaml_at at, struct ms_error 
 {
     MS_CLEANUP(entry_finish) struct entry e = {.cpus = UINT32_MAX};
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *like = ms_shape_create("");
-    struct ms_error why = {0};
     char **names = NULL;
     size_t count = 0;
     int rc = like ? ms_yaml_map(at, "a node", node_fields, &e, err)
@@ -213,19 +201,20 @@ static int read_entry(struct ms_job *job, struct ms_yaml_at at, struct ms_error 
         rc = ms_yaml_to_text(e.name_at, &e.name, err);
     if (rc == 0 && e.netns_at.yaml)
         rc = ms_yaml_to_text(e.netns_at, &e.netns, err);
-    if (rc == 0 && e.netns && ms_name_check(e.netns, "network namespace", &why) < 0)
-        rc = ms_yaml_blame(e.netns_at, &why, err);
+    if (rc == 0 && e.netns)
+        rc = ms_yaml_blame(
+            e.netns_at, ms_name_check(e.netns, "network namespace", err), err);
     if (rc == 0 && e.cpus != UINT32_MAX && e.cpus > INT32_MAX / 1000)
         rc = ms_yaml_fail(at, err, "%u CPUs are too many", e.cpus);
     if (rc == 0)
         rc = fill(like, &e, err);
     if (rc < 0)
         return rc;
-    rc = ms_hosts_expand(e.name, &names, &count, &why);
+    rc = ms_hosts_expand(e.name, &names, &count, err);
     if (rc == 0)
-        rc = add_copies(job, like, e.netns, names, count, &why);
+        rc = add_copies(job, like, e.netns, names, count, err);
     ms_hosts_free(names, count);
-    return rc < 0 ? ms_yaml_blame(e.name_at, &why, err) : 0;
+    return ms_yaml_blame(e.name_at, rc, err);
 }
 
 static int by_name(const void *a, const void *b)

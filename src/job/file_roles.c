@@ -15,11 +15,8 @@
 static int read_strategy(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     const char *text = ms_yaml_text(at);
-    struct ms_error why = {0};
 
-    if (ms_strategy_parse(text ? text : "", out, &why) < 0)
-        return ms_yaml_blame(at, &why, err);
-    return 0;
+    return ms_yaml_blame(at, ms_strategy_parse(text ? text : "", out, err), err);
 }
 
 static int read_resources(struct ms_yaml_at map, void *out, struct ms_error *err)
@@ -36,12 +33,13 @@ static int read_resources(struct ms_yaml_at map, void *out, struct ms_error *err
     for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
         const char *name = ms_yaml_text(ms_yaml_key(map, i));
         struct ms_extra_need *need = &extras[i];
-        struct ms_error why = {0};
 
         rc = ms_yaml_to_amount(ms_yaml_value(map, i), &need->amount, err);
         name = name ? name : "";
-        if (rc == 0 && ms_label_check(name, "name of a resource", &why) < 0)
-            rc = ms_yaml_blame(ms_yaml_key(map, i), &why, err);
+        if (rc == 0)
+            rc = ms_yaml_blame(ms_yaml_key(map, i),
+                               ms_label_check(name, "name of a resource", err),
+                               err);
         if (rc == 0 && !(need->name = strdup(name)))
             rc = ms_error_set(err, -ENOMEM, "out of memory");
         b->extra_count += rc == 0;
@@ -59,11 +57,10 @@ static int read_labels(struct ms_yaml_at map, void *out, struct ms_error *err)
     for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
         const char *name = ms_yaml_text(ms_yaml_key(map, i));
         const char *condition = ms_yaml_text(ms_yaml_value(map, i));
-        struct ms_error why = {0};
 
-        if (ms_selector_add(
-                &r->selector, name ? name : "", condition ? condition : "", &why) < 0)
-            rc = ms_yaml_blame(ms_yaml_value(map, i), &why, err);
+        rc = ms_selector_add(
+            &r->selector, name ? name : "", condition ? condition : "", err);
+        ms_yaml_blame(ms_yaml_value(map, i), rc, err);
     }
     return rc;
 }
@@ -123,7 +120,6 @@ static int read_mapping(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     struct ms_job_role *r = out;
     const char *text = ms_yaml_text(at);
-    struct ms_error why = {0};
 
     if (ms_yaml_is_list(at))
         return read_id_list(r, at, err);
@@ -132,9 +128,8 @@ static int read_mapping(struct ms_yaml_at at, void *out, struct ms_error *err)
             at,
             err,
             "a list of device ids or a text such as \"0-7,16\" is wanted here");
-    if (ms_mapping_parse(text, &r->devices, &r->device_count, &why) < 0)
-        return ms_yaml_blame(at, &why, err);
-    return 0;
+    return ms_yaml_blame(
+        at, ms_mapping_parse(text, &r->devices, &r->device_count, err), err);
 }
 
 /* ---- roles ----------------------------------------------------------------------- */
@@ -205,12 +200,13 @@ static int read_role(struct ms_job *job,
 {
     const char *name = ms_yaml_text(key);
     struct ms_job_role *r = &job->roles[job->role_count];
-    struct ms_error why = {0};
     char what[MS_NAME_MAX + 16];
+    int rc;
 
     name = name ? name : "";
-    if (ms_name_check(name, "role", &why) < 0)
-        return ms_yaml_blame(key, &why, err);
+    rc = ms_yaml_blame(key, ms_name_check(name, "role", err), err);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < job->role_count; i++) {
         assert(job->roles[i].name);
         if (strcmp(job->roles[i].name, name) == 0)
@@ -221,8 +217,9 @@ static int read_role(struct ms_job *job,
         return ms_error_set(err, -ENOMEM, "out of memory");
     job->role_count++;
     snprintf(what, sizeof what, "role '%s'", name);
-    if (ms_yaml_map(at, what, role_fields, r, &why) < 0)
-        return ms_error_set(err, why.code, "%s", why.text);
+    rc = ms_yaml_map(at, what, role_fields, r, err);
+    if (rc < 0)
+        return rc;
     if (r->num_gpus_per_worker == UNSET)
         r->num_gpus_per_worker = r->device_count > 0;
     return check_role(at, r, err);

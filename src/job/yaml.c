@@ -66,29 +66,19 @@ static int check_end(yaml_parser_t *p, const char *name, struct ms_error *err)
 struct ms_yaml *
 ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *err)
 {
-    MS_CLEANUP(ms_yaml_cleanup) struct ms_yaml *y = NULL;
-    struct ms_yaml *made = calloc(1, sizeof *made);
+    MS_CLEANUP(ms_yaml_cleanup) struct ms_yaml *y = calloc(1, sizeof *y);
     yaml_parser_t parser;
-    int rc;
+    int rc = 0;
 
-    if (!made || !(made->name = strdup(name)) || !yaml_parser_initialize(&parser)) {
-        if (made)
-            free(made->name);
-        free(made);
+    if (!y || !(y->name = strdup(name)) || !yaml_parser_initialize(&parser)) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
-    rc = yaml_parser_load(&parser, &made->document) ? 0
-                                                    : parse_error(&parser, name, err);
-    if (rc < 0) {
-        free(made->name);
-        free(made);
-    } else {
-        y = made;
-        rc = yaml_document_get_root_node(&y->document) ? check_end(&parser, name, err)
-                                                       : 0;
-    }
+    if (!yaml_parser_load(&parser, &y->document))
+        rc = parse_error(&parser, name, err);
+    else if (yaml_document_get_root_node(&y->document))
+        rc = check_end(&parser, name, err);
     yaml_parser_delete(&parser);
     return rc < 0 ? NULL : MS_TAKE(y);
 }
@@ -161,11 +151,14 @@ int ms_yaml_fail(struct ms_yaml_at at, struct ms_error *err, const char *fmt, ..
     return fail_at(at, -EINVAL, text, err);
 }
 
-int ms_yaml_blame(struct ms_yaml_at at,
-                  const struct ms_error *why,
-                  struct ms_error *err)
+int ms_yaml_blame(struct ms_yaml_at at, int rc, struct ms_error *err)
 {
-    return fail_at(at, why->code, why->text, err);
+    struct ms_error why = {0};
+
+    if (rc == 0 || !err)
+        return rc;
+    why = *err;
+    return fail_at(at, rc, why.text, err);
 }
 
 /* ---- values ---------------------------------------------------------------------- */

@@ -37,10 +37,9 @@ struct ms_yaml_at ms_yaml_root(const struct ms_yaml *y);
 /* "FILE:LINE:COLUMN: " and what is wrong with this value; returns -EINVAL. */
 int ms_yaml_fail(struct ms_yaml_at at, struct ms_error *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same of something that has failed because of it; returns its code. */
-int ms_yaml_blame(struct ms_yaml_at at,
-                  const struct ms_error *why,
-                  struct ms_error *err);
+/* Something has failed because of this value (rc < 0), and said why in `err`: where it stands
+ * comes before that. Returns rc. */
+int ms_yaml_blame(struct ms_yaml_at at, int rc, struct ms_error *err);
 
 bool ms_yaml_is_null(struct ms_yaml_at at); /* nothing, ~ or null */
 bool ms_yaml_is_map(struct ms_yaml_at at);

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <string.h>
 
 struct ms_driver_session {
@@ -26,9 +28,8 @@ struct ms_driver_session {
     /* of the head's loop */
     struct ms_map asking; /* uid -> question that the head has */
 
-    struct ms_list link; /* of all sessions of this process */
-    pthread_mutex_t lock;
-    bool lost, ended; /* under `lock`; ended: stop has begun, or a forked child */
+    struct ms_list link;      /* of all sessions of this process */
+    _Atomic bool lost, ended; /* ended: stop has begun, or a forked child */
 };
 
 /* ---- forks ----------------------------------------------------------------------- */
@@ -53,7 +54,6 @@ static void after_fork_in_child(void)
     ms_list_each (s, &sessions, struct ms_driver_session, link) {
         ms_client_forget(s->client);
         ms_head_forget(s->head);
-        pthread_mutex_init(&s->lock, NULL);
         s->ended = true;
         ms_list_remove(&s->link);
     }
@@ -117,58 +117,41 @@ static void on_agent_lost(void *arg, const char *why)
     struct ms_driver_session *s = arg;
 
     (void)why;
-    pthread_mutex_lock(&s->lock);
     s->lost = true;
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- what the head is asked ------------------------------------------------------ */
 
 struct question {
     struct ms_driver_session *session;
-    struct ms_head_op *op; /* NULL: it is being asked */
-    bool has_failed;       /* while it was */
     uint64_t uid;
 };
 
 static void question_end(struct question *q)
 {
     ms_map_remove(&q->session->asking, q->uid);
-    ms_head_op_unref(q->op);
     free(q);
 }
 
-static void on_answered(void *arg)
+static void on_answered(struct ms_head_op *op, void *arg)
 {
     struct question *q = arg;
     const Muster__WorkerExited *exited = NULL;
 
-    if (!q->op) {
-        q->has_failed = true;
-        return;
-    }
-    if (ms_head_op_result(q->op, NULL) == 0)
-        exited = (const Muster__WorkerExited *)ms_head_op_message(q->op);
+    if (ms_head_op_result(op, NULL) == 0)
+        exited = (const Muster__WorkerExited *)ms_head_op_message(op);
     if (exited && exited->exit)
         on_exit_(q->session, q->uid, exited->exit);
     question_end(q);
-}
-
-static struct ms_head_op *ask_head(struct question *q)
-{
-    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    death.uid = q->uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
-    m.ask_death = &death;
-    return ms_head_request_then(q->session->head, &m, on_answered, q);
 }
 
 /* Nothing comes of it if there is no memory: the calls then fail as unreachable. */
 static void ask_death(void *arg, uint64_t uid)
 {
     struct ms_driver_session *s = arg;
+    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op;
     struct question *q;
 
     if (ms_map_find(&s->asking, uid))
@@ -178,11 +161,14 @@ static void ask_death(void *arg, uint64_t uid)
         free(q);
         return;
     }
-    q->session = s;
-    q->uid = uid;
-    q->op = ask_head(q);
-    if (!q->op || q->has_failed)
+    *q = (struct question){s, uid};
+    death.uid = uid;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
+    m.ask_death = &death;
+    op = ms_head_request_then(s->head, &m, on_answered, q);
+    if (!op)
         question_end(q);
+    ms_head_op_unref(op);
 }
 
 static void ask_successor(void *arg, uint64_t uid)
@@ -225,9 +211,7 @@ static void client_close(struct ms_driver_session *s)
 struct turn {
     struct ms_driver_session *session;
     void (*fn)(struct ms_driver_session *s);
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
+    sem_t done;
 };
 
 static void take_turn(void *arg)
@@ -235,10 +219,7 @@ static void take_turn(void *arg)
     struct turn *t = arg;
 
     t->fn(t->session);
-    pthread_mutex_lock(&t->lock);
-    t->done = true;
-    pthread_cond_signal(&t->changed);
-    pthread_mutex_unlock(&t->lock);
+    sem_post(&t->done);
 }
 
 /* Run it on the head's loop, which runs until ms_head_stop, and wait for that. */
@@ -248,15 +229,11 @@ static int run_on_loop(struct ms_driver_session *s,
     struct turn t = {.session = s, .fn = fn};
     int rc;
 
-    pthread_mutex_init(&t.lock, NULL);
-    pthread_cond_init(&t.changed, NULL);
+    sem_init(&t.done, 0, 0);
     rc = ms_loop_post(ms_head_loop(s->head), take_turn, &t);
-    pthread_mutex_lock(&t.lock);
-    while (rc == 0 && !t.done)
-        pthread_cond_wait(&t.changed, &t.lock);
-    pthread_mutex_unlock(&t.lock);
-    pthread_cond_destroy(&t.changed);
-    pthread_mutex_destroy(&t.lock);
+    while (rc == 0 && sem_wait(&t.done) < 0)
+        ; /* a signal */
+    sem_destroy(&t.done);
     return rc;
 }
 
@@ -335,7 +312,6 @@ ms_driver_session_start(const struct ms_driver_session_options *o, struct ms_err
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    pthread_mutex_init(&s->lock, NULL);
     ms_list_init(&s->link);
     ms_map_init(&s->asking);
     s->joined = o->address;
@@ -356,13 +332,7 @@ ms_driver_session_start(const struct ms_driver_session_options *o, struct ms_err
 
 void ms_driver_session_stop(struct ms_driver_session *s, int64_t grace_ns)
 {
-    bool ended;
-
-    pthread_mutex_lock(&s->lock);
-    ended = s->ended;
-    s->ended = true;
-    pthread_mutex_unlock(&s->lock);
-    if (ended)
+    if (atomic_exchange(&s->ended, true))
         return;
     delist(s);
     run_on_loop(s, client_close);
@@ -376,7 +346,6 @@ void ms_driver_session_destroy(struct ms_driver_session *s)
         return;
     ms_map_finish(&s->asking);
     ms_spin_close(s->spin);
-    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
@@ -399,20 +368,10 @@ bool ms_driver_session_is_joined(const struct ms_driver_session *s)
 
 bool ms_driver_session_is_open(struct ms_driver_session *s)
 {
-    bool ended;
-
-    pthread_mutex_lock(&s->lock);
-    ended = s->ended;
-    pthread_mutex_unlock(&s->lock);
-    return !ended;
+    return !s->ended;
 }
 
 bool ms_driver_session_is_alive(struct ms_driver_session *s)
 {
-    bool gone;
-
-    pthread_mutex_lock(&s->lock);
-    gone = s->ended || s->lost;
-    pthread_mutex_unlock(&s->lock);
-    return !gone;
+    return !s->ended && !s->lost;
 }

@@ -14,10 +14,9 @@
  * descriptors are closed in the child before fork() returns, calls and requests fail, and
  * stop does nothing. Its exit ends nothing.
  *
- * Locks. There are two: one over the list of all sessions of this process, for forks, and
- * one in each session over how far it is (open, lost, ended). Neither is held while
- * the other is taken, nor while the head, the client or a function of the driver is called:
- * so a driver may hold locks of its own when it calls here, and take them in its callbacks.
+ * Locks. There is one, over the list of all sessions of this process, for forks. It is not
+ * held while the head, the client or a function of the driver is called: so a driver may hold
+ * locks of its own when it calls here, and take them in its callbacks.
  * What is known of ended workers belongs to the head's loop and has no lock.
  */
 #ifndef MS_SESSION_SESSION_H

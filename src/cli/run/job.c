@@ -139,13 +139,15 @@ static void post(struct ms_job_run *j, void (*fn)(void *arg))
         ms_loop_stop(j->loop);
 }
 
-static void post_reserved(void *arg)
+static void post_reserved(struct ms_head_op *op, void *arg)
 {
+    (void)op;
     post(arg, on_reserved);
 }
 
-static void post_released(void *arg)
+static void post_released(struct ms_head_op *op, void *arg)
 {
+    (void)op;
     post(arg, on_released);
 }
 

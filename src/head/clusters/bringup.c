@@ -2,15 +2,14 @@
 #include "head/clusters/bringup.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/plan.h"
+#include "base/proto.h"
 #include "cluster/spec.h"
-#include "head/clusters/bringup_failure.h"
+#include "head/clusters/clusters_impl.h"
 #include "head/clusters/ending.h"
-#include "head/clusters/helpers.h"
-#include "head/clusters/start.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
+#include "head/ops/request.h"
 #include "head/status.h"
 
 #include <assert.h>
@@ -21,6 +20,12 @@
 #define TOGETHER_NS (500 * MS_NS_PER_MS)
 
 static void fail(struct ms_head_op *op);
+
+int64_t ms_bringup_timeout(const Muster__ClusterSpec *spec)
+{
+    return spec->step_timeout_ns ? ms_head_grace(spec->step_timeout_ns)
+                                 : MS_CALL_TIMEOUT_NS;
+}
 
 int64_t ms_bringup_start_ns(int64_t step_timeout_ns)
 {
@@ -43,6 +48,84 @@ void ms_bringup_finish(struct ms_head_op *op)
     muster__steps_done__free_unpacked(MS_TAKE(op->bringup.first), NULL);
 }
 
+/* ---- failures, as messages; NULL: out of memory ------------------------------------ */
+
+static Muster__Failure *failure_create(Muster__Failure__Kind kind, const char *message)
+{
+    Muster__Failure f = MUSTER__FAILURE__INIT;
+
+    f.kind = kind;
+    f.message = ms_field_text(message);
+    return (Muster__Failure *)ms_proto_copy(&f.base);
+}
+
+/* `exit` may be NULL. */
+static Muster__Failure *died(const Muster__Exit *exit)
+{
+    const Muster__Exit none = MUSTER__EXIT__INIT;
+    Muster__Failure *f = failure_create(MUSTER__FAILURE__KIND__WORKER_DIED, "");
+
+    if (f)
+        f->exit = (Muster__Exit *)ms_proto_copy(exit ? &exit->base : &none.base);
+    return f;
+}
+
+static Muster__Failure *refused(const struct ms_error *why)
+{
+    return failure_create(MUSTER__FAILURE__KIND__REFUSED, why->text);
+}
+
+static Muster__Failure *late(int64_t timeout_ns)
+{
+    struct ms_error text = {0};
+
+    ms_error_set(&text,
+                 -ETIMEDOUT,
+                 "it was not made within %.3g s (start_timeout); its constructor may "
+                 "still be running",
+                 (double)timeout_ns / (double)MS_NS_PER_S);
+    return failure_create(MUSTER__FAILURE__KIND__DEADLINE, text.text);
+}
+
+/* One clause of it, for those who read no more. */
+static void
+set_why(struct ms_head_op *op, const char *where, const Muster__Failure *failure)
+{
+    const char *type = strrchr(failure->type, '.');
+    bool is_dead = failure->kind == MUSTER__FAILURE__KIND__WORKER_DIED;
+
+    ms_error_set(&op->error,
+                 failure->kind == MUSTER__FAILURE__KIND__DEADLINE ? -ETIMEDOUT
+                                                                  : -EREMOTEIO,
+                 "%s: %s%s%.300s",
+                 where,
+                 type ? type + 1 : failure->type,
+                 failure->type[0] ? ": " : "",
+                 is_dead ? "it has ended" : failure->message);
+}
+
+/* Of this worker, among op->failure->workers; takes it (NULL: out of memory). The first one
+ * is also the reason of the operation. */
+static void
+add_failure(struct ms_head_op *op, const struct ms_slot *slot, Muster__Failure *failure)
+{
+    char where[2 * MS_NAME_MAX + 32];
+
+    snprintf(
+        where, sizeof where, "%s/%u@%s", slot->cluster->name, slot->rank, slot->node);
+    if (!op->failure)
+        op->failure = failure_create(MUSTER__FAILURE__KIND__REFUSED, "");
+    if (!failure || !op->failure || !ms_proto_set_text(&failure->where, where)) {
+        if (!op->error.code)
+            ms_error_set(&op->error, -ENOMEM, "%s: out of memory", where);
+        muster__failure__free_unpacked(failure, NULL);
+        return;
+    }
+    if (!op->error.code)
+        set_why(op, where, failure);
+    ms_proto_append(&op->failure->workers, &op->failure->n_workers, failure);
+}
+
 /* ---- the end, one way or the other ------------------------------------------------ */
 
 static void finish(struct ms_head_op *op)
@@ -58,11 +141,10 @@ static void finish(struct ms_head_op *op)
 /* All that is known of the failure has come: end what there is. */
 static void fail(struct ms_head_op *op)
 {
-    assert(op->why.code < 0);
+    assert(op->error.code < 0);
     op->bringup.phase = MS_BRINGUP_ENDING;
     ms_head_op_drop_asks(op);
-    ms_cluster_end_unstarted(
-        &op->head->registry, op->cluster, false, op->why.text, ms_now_ns());
+    ms_cluster_end_unstarted(&op->head->registry, op->cluster, false, op->error.text);
     ms_helpers_end(op->head, op->cluster);
     if (ms_ending_begin(op, false, 0, finish) < 0)
         finish(op);
@@ -74,8 +156,8 @@ void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
 
     if (b->phase == MS_BRINGUP_ENDING)
         return;
-    if (!op->why.code)
-        op->why = *why;
+    if (!op->error.code)
+        op->error = *why;
     if (b->open == 0 && !ms_list_is_empty(&op->asks)) /* no steps have begun */
         b->phase = MS_BRINGUP_FAILING;                /* when the nodes have answered */
     else
@@ -92,9 +174,9 @@ static void on_late(void *arg)
     for (struct ms_slot *s = NULL; b->phase == MS_BRINGUP_STEPS &&
                                    (s = ms_cluster_next_changing(op->cluster, s));)
         if (!s->has_answered)
-            ms_bringup_add_failure(op, s, ms_bringup_late(b->step_timeout_ns));
-    if (b->phase < MS_BRINGUP_STEPS && !op->why.code)
-        ms_error_set(&op->why,
+            add_failure(op, s, late(b->step_timeout_ns));
+    if (b->phase < MS_BRINGUP_STEPS && !op->error.code)
+        ms_error_set(&op->error,
                      -ETIMEDOUT,
                      "the processes of cluster '%s' were not started within %.3g s",
                      op->cluster->name,
@@ -123,7 +205,7 @@ one_failed(struct ms_head_op *op, struct ms_slot *s, Muster__Failure *failure)
     }
     s->has_answered = true;
     op->bringup.open--;
-    ms_bringup_add_failure(op, s, failure);
+    add_failure(op, s, failure);
     begin_failing(op);
 }
 
@@ -133,7 +215,7 @@ one_refused(struct ms_head_op *op, struct ms_slot *s, Muster__Failure *failure)
 {
     if (!ms_slot_is_live(s)) {
         muster__failure__free_unpacked(failure, NULL);
-        failure = ms_bringup_died(s->now.exit);
+        failure = died(s->now.exit);
     }
     one_failed(op, s, failure);
 }
@@ -185,9 +267,9 @@ static void begin_one(struct ms_head_op *op, struct ms_slot *s)
     struct ms_error err = {0};
 
     if (!ms_slot_is_live(s))
-        one_failed(op, s, ms_bringup_died(s->now.exit));
+        one_failed(op, s, died(s->now.exit));
     else if (ask_steps(op, s, &err) < 0)
-        one_failed(op, s, ms_bringup_refused(&err));
+        one_failed(op, s, refused(&err));
 }
 
 static void
@@ -224,9 +306,9 @@ steps_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
 static void
 steps_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
-    for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(op->cluster, s));)
+    ms_changing_each (s, op->cluster)
         if (!s->has_answered && strcmp(s->node, n->name) == 0)
-            one_refused(op, s, ms_bringup_refused(why));
+            one_refused(op, s, refused(why));
 }
 
 static void begin_steps(struct ms_head_op *op)
@@ -242,9 +324,9 @@ static void begin_steps(struct ms_head_op *op)
     op->on_answer = steps_answered;
     op->on_refused = steps_refused;
     ms_timer_set(&op->deadline, ms_deadline_ns(0, b->step_timeout_ns * (int64_t)steps));
-    for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(op->cluster, s));)
+    ms_changing_each (s, op->cluster)
         b->open++;
-    for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(op->cluster, s));)
+    ms_changing_each (s, op->cluster)
         begin_one(op, s);
 }
 
@@ -262,15 +344,15 @@ void ms_bringup_worker_ended(struct ms_head *h,
     struct ms_slot *s = op ? find(op, slot->now.uid) : NULL;
 
     if (s && has_open_steps(op))
-        one_failed(op, s, ms_bringup_died(exit));
+        one_failed(op, s, died(exit));
 }
 
 void ms_bringups_lost(struct ms_head *h, const char *node)
 {
     ms_list_each (op, &h->bringups, struct ms_head_op, bringup.link)
-        for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(op->cluster, s));)
+        ms_changing_each (s, op->cluster)
             if (has_open_steps(op) && !s->has_answered && strcmp(s->node, node) == 0)
-                one_failed(op, s, ms_bringup_died(s->now.exit));
+                one_failed(op, s, died(s->now.exit));
 }
 
 /* ---- start ----------------------------------------------------------------------- */
@@ -289,10 +371,10 @@ static void add_reason(struct ms_error *all, const struct ms_error *why)
 static void check_started(struct ms_head_op *op)
 {
     for (struct ms_slot *s = NULL;
-         !op->why.code && (s = ms_cluster_next_changing(op->cluster, s));)
+         !op->error.code && (s = ms_cluster_next_changing(op->cluster, s));)
         if (!s->now.address)
             ms_error_set(
-                &op->why,
+                &op->error,
                 -EPROTO,
                 "cannot create cluster '%s': an agent did not answer for every worker",
                 op->cluster->name);
@@ -304,7 +386,7 @@ static void step(struct ms_head_op *op)
     if (!ms_list_is_empty(&op->asks))
         return;
     check_started(op);
-    if (op->why.code) {
+    if (op->error.code) {
         fail(op);
     } else if (op->bringup.phase == MS_BRINGUP_START) {
         op->bringup.phase = MS_BRINGUP_HELPERS;
@@ -320,9 +402,9 @@ void ms_bringup_step(struct ms_head_op *op)
 
     if (op->bringup.phase != MS_BRINGUP_HELPERS || !ms_list_is_empty(&op->asks))
         return;
-    rc = ms_helpers_begin(op, &op->why);
+    rc = ms_helpers_begin(op);
     if (rc == -EBUSY) { /* those of the incarnation before have not ended */
-        op->why.code = 0;
+        op->error.code = 0;
         return;
     }
     step(op);
@@ -339,8 +421,8 @@ start_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
     (void)n;
     for (size_t i = 0; s && i < s->n_workers && rc != -ENOMEM; i++)
         rc = ms_registry_started(&op->head->registry, s->workers[i], ms_now_ns());
-    if (!op->why.code && rc == -ENOMEM)
-        ms_error_set(&op->why,
+    if (!op->error.code && rc == -ENOMEM)
+        ms_error_set(&op->error,
                      rc,
                      "cannot create cluster '%s': out of memory",
                      op->cluster->name);
@@ -352,13 +434,8 @@ static void
 start_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)n;
-    add_reason(&op->why, why);
+    add_reason(&op->error, why);
     step(op);
-}
-
-static int64_t timeout_of(const Muster__ClusterSpec *spec)
-{
-    return spec->step_timeout_ns ? (int64_t)spec->step_timeout_ns : MS_CALL_TIMEOUT_NS;
 }
 
 void ms_bringup_begin(struct ms_head_op *op,
@@ -372,8 +449,8 @@ void ms_bringup_begin(struct ms_head_op *op,
     b->open = 0;
     b->done = done;
     b->step_timeout_ns =
-        step_timeout_ns > 0 ? step_timeout_ns : timeout_of(op->cluster->spec);
-    for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(op->cluster, s));) {
+        step_timeout_ns > 0 ? step_timeout_ns : ms_bringup_timeout(op->cluster->spec);
+    ms_changing_each (s, op->cluster) {
         s->steps_sent = 0;
         s->start_run = 0;
         s->has_answered = false;
@@ -381,13 +458,15 @@ void ms_bringup_begin(struct ms_head_op *op,
     if (ms_head_op_set_deadline(op, on_late, ms_bringup_start_ns(b->step_timeout_ns)) <
         0) {
         ms_error_set(
-            &op->why, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
+            &op->error, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
+        ms_cluster_end_unstarted(
+            &op->head->registry, op->cluster, false, op->error.text);
         done(op);
         return;
     }
     ms_list_add_tail(&op->head->bringups, &b->link);
     op->on_answer = start_answered;
     op->on_refused = start_refused;
-    ms_start_ask(op, &op->why);
+    ms_start_ask(op);
     step(op);
 }

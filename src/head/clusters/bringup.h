@@ -43,7 +43,7 @@ struct ms_bringup {
 };
 
 /* Begin; step_timeout_ns 0: as the spec says. `done` is called once, perhaps before this
- * returns: all are there (op->why.code is 0), or none of these ranks lives any more. */
+ * returns: all are there (op->error.code is 0), or none of these ranks lives any more. */
 void ms_bringup_begin(struct ms_head_op *op,
                       int64_t step_timeout_ns,
                       void (*done)(struct ms_head_op *op));
@@ -54,6 +54,8 @@ void ms_bringup_step(struct ms_head_op *op);
 /* The operation has completed. */
 void ms_bringup_finish(struct ms_head_op *op);
 
+/* How long each step of these workers may take. */
+int64_t ms_bringup_timeout(const Muster__ClusterSpec *spec);
 /* How long nodes have to start processes whose steps have so long. */
 int64_t ms_bringup_start_ns(int64_t step_timeout_ns);
 

@@ -8,7 +8,6 @@
 #include "base/name.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/helpers.h"
 #include "head/clusters/ports.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
@@ -18,14 +17,27 @@
 #include <errno.h>
 #include <string.h>
 
-int ms_change_check(const struct ms_cluster *c, const char *name, struct ms_error *err)
+struct ms_cluster *ms_head_find_cluster(struct ms_head_op *op, const char *name)
 {
-    if (!c || c->state == MS_CLUSTER_STOPPING)
-        return ms_error_set(err, -ENOENT, "there is no cluster '%.64s'", name);
-    if (!c->is_made || c->is_busy)
-        return ms_error_set(
-            err, -EBUSY, "cluster '%s' is being changed already", c->name);
-    return ms_cluster_check_spec(c, err);
+    struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
+
+    if (!c)
+        ms_error_set(&op->error, -ENOENT, "there is no cluster '%.64s'", name);
+    return c;
+}
+
+struct ms_cluster *ms_change_find(struct ms_head_op *op, const char *name)
+{
+    struct ms_cluster *c = ms_head_find_cluster(op, name);
+
+    if (c && c->state == MS_CLUSTER_STOPPING)
+        ms_error_set(&op->error, -ENOENT, "there is no cluster '%.64s'", name);
+    else if (c && (!c->is_made || c->is_busy))
+        ms_error_set(
+            &op->error, -EBUSY, "cluster '%s' is being changed already", c->name);
+    else if (c)
+        ms_cluster_check_spec(c, &op->error);
+    return op->error.code ? NULL : c;
 }
 
 int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err)
@@ -65,10 +77,11 @@ void ms_change_finish(struct ms_head_op *op)
     bool is_new = !c->is_made;
     Muster__ClusterStatus *s = NULL;
 
-    if (!op->why.code && !(s = ms_head_cluster_status(h, c, op->bringup.first, false)))
-        ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
-    if (op->why.code && is_new) {
-        ms_head_op_fail_with(op, &op->why); /* and `end` */
+    if (!op->error.code &&
+        !(s = ms_head_cluster_status(h, c, op->bringup.first, false)))
+        ms_error_set(&op->error, -ENOMEM, "cluster '%s': out of memory", c->name);
+    if (op->error.code && is_new) {
+        ms_head_op_done(op); /* and `end` */
         return;
     }
     c->is_made = true;
@@ -76,7 +89,7 @@ void ms_change_finish(struct ms_head_op *op)
     op->on_failed = NULL;
     ms_persist_cluster(h, c);
     ms_head_changed(h);
-    ms_head_op_complete(op, &op->why, s ? &s->base : NULL);
+    ms_head_op_complete(op, s ? &s->base : NULL);
     for (size_t i = 0; is_new && i < c->count; i++)
         if (!ms_slot_is_live(&c->slots[i]))
             ms_head_tell_exit(h, &c->slots[i]);
@@ -86,22 +99,16 @@ void ms_change_finish(struct ms_head_op *op)
 
 void ms_change_fail(struct ms_head_op *op, int rc)
 {
-    if (!op->why.code)
-        ms_error_sys(&op->why, rc, "cluster '%s'", op->cluster->name);
+    if (!op->error.code)
+        ms_error_sys(&op->error, rc, "cluster '%s'", op->cluster->name);
     ms_change_finish(op);
-}
-
-void ms_change_set_table(struct ms_head_op *op, struct ms_buf *table)
-{
-    free(op->table);
-    op->table = table->len && ms_buf_str(table) ? strdup(ms_buf_str(table)) : NULL;
 }
 
 bool ms_change_is_unwanted(struct ms_head_op *op)
 {
     if (!ms_head_is_to_end(op->head, op->cluster))
         return false;
-    ms_error_set(&op->why,
+    ms_error_set(&op->error,
                  -ECANCELED,
                  "cluster '%s' was destroyed meanwhile",
                  op->cluster->name);
@@ -114,8 +121,7 @@ static void
 port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     ms_timer_finish(&op->deadline);
-    if (ms_head_cluster_port_take(op->cluster, n, answer, &op->why) < 0 ||
-        ms_change_is_unwanted(op))
+    if (ms_head_cluster_port_take(op, n, answer) < 0 || ms_change_is_unwanted(op))
         ms_change_finish(op);
     else
         op->next(op);
@@ -125,7 +131,7 @@ static void
 port_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)n;
-    op->why = *why;
+    op->error = *why;
     ms_change_finish(op);
 }
 
@@ -134,7 +140,7 @@ static void on_port_late(void *arg)
     struct ms_head_op *op = arg;
 
     ms_head_op_drop_asks(op);
-    ms_error_set(&op->why,
+    ms_error_set(&op->error,
                  -ETIMEDOUT,
                  "cluster '%s': the agent on node %s has not held a port in time",
                  op->cluster->name,
@@ -142,23 +148,16 @@ static void on_port_late(void *arg)
     ms_change_finish(op);
 }
 
-static int64_t port_ns(const Muster__ClusterSpec *spec)
-{
-    return ms_bringup_start_ns(spec->step_timeout_ns && spec->step_timeout_ns <
-                                                            (uint64_t)MS_CALL_TIMEOUT_NS
-                                   ? (int64_t)spec->step_timeout_ns
-                                   : MS_CALL_TIMEOUT_NS);
-}
-
 void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op))
 {
-    int rc = ms_head_op_set_deadline(op, on_port_late, port_ns(op->cluster->spec));
+    int rc = ms_head_op_set_deadline(
+        op, on_port_late, ms_bringup_start_ns(ms_bringup_timeout(op->cluster->spec)));
 
     op->on_answer = port_held;
     op->on_refused = port_refused;
     op->next = next;
     if (rc == 0)
-        rc = ms_head_cluster_port_ask(op, &op->why);
+        rc = ms_head_cluster_port_ask(op);
     if (rc < 0)
         ms_change_fail(op, rc);
 }

@@ -3,7 +3,6 @@
 #include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/helpers.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -19,19 +18,22 @@
 #include "head/stop.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
-/* The uids of the living workers of a cluster on this node; `out` has room for all. */
-static size_t living_on(const struct ms_cluster *c, const char *node, uint64_t *out)
+uint64_t *
+ms_head_living_on(const struct ms_head *h, const struct ms_node *n, size_t *count)
 {
-    size_t n = 0;
+    uint64_t *uids = calloc(h->registry.live + 1, sizeof *uids);
 
-    for (size_t i = 0; i < c->count; i++)
-        if (ms_slot_is_live(&c->slots[i]) && c->slots[i].now.address &&
-            strcmp(c->slots[i].node, node) == 0)
-            out[n++] = c->slots[i].now.uid;
-    return n;
+    *count = 0;
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        for (size_t i = 0; uids && i < c->count; i++) {
+            const struct ms_slot *s = &c->slots[i];
+
+            if (ms_slot_is_live(s) && s->now.address && strcmp(s->node, n->name) == 0)
+                uids[(*count)++] = s->now.uid;
+        }
+    return uids;
 }
 
 int ms_node_tell_stop(struct ms_node *n, uint64_t *uids, size_t count, int64_t grace_ns)
@@ -46,14 +48,11 @@ int ms_node_tell_stop(struct ms_node *n, uint64_t *uids, size_t count, int64_t g
 
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns)
 {
-    MS_CLEANUP(ms_cleanup_free)
-    uint64_t *uids = calloc(h->registry.live + 1, sizeof *uids);
-    size_t count = 0;
+    size_t count;
+    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = ms_head_living_on(h, n, &count);
 
     if (!uids)
         return -ENOMEM;
-    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        count += living_on(c, n->name, uids + count);
     return count ? ms_node_tell_stop(n, uids, count, grace_ns) : 0;
 }
 
@@ -154,20 +153,18 @@ static void drop_port(struct ms_head_op *op)
  * or is gone; or there are some that even SIGKILL does not end. */
 static void ended(struct ms_head_op *op)
 {
-    struct ms_error late = {0};
-
     if (ms_ending_left(op) == 0) {
         drop_port(op);
     } else {
-        ms_ending_late(op, &late);
-        ms_head_op_fail_with(op, &late);
+        ms_ending_late(op);
+        ms_head_op_done(op);
     }
 }
 
 /* Its workers are all confirmed now, so that they can be named to the nodes. */
 static void begin_destroy(struct ms_head_op *op)
 {
-    int64_t grace_ns = ms_head_grace(op->wanted->destroy->grace_ns);
+    int64_t grace_ns = ms_head_grace(op->request->destroy->grace_ns);
 
     op->cluster->state = MS_CLUSTER_STOPPING;
     if (ms_ending_begin(op, true, grace_ns, ended) < 0)
@@ -209,10 +206,10 @@ is_another(const struct ms_head *h, const struct ms_cluster *c, uint64_t uid)
 
 static bool is_meant(const struct ms_head_op *op, const struct ms_cluster *c)
 {
-    const Muster__DestroyCluster *wanted = op->wanted->destroy;
+    const Muster__DestroyCluster *which = op->request->destroy;
 
-    return (!wanted->own || c->driver == ms_driver_id(op->driver)) &&
-           !is_another(op->head, c, wanted->uid);
+    return (!which->own || c->driver == ms_driver_id(op->driver)) &&
+           !is_another(op->head, c, which->uid);
 }
 
 /* What is being made of it is given up; the end follows when that is gone. */
@@ -226,32 +223,32 @@ static void interrupt(struct ms_head *h, const struct ms_cluster *c)
         ms_bringup_cancel(op, &why);
 }
 
-void ms_head_destroy_run(struct ms_head_op *op)
+int ms_head_destroy_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    const char *name = op->wanted->destroy->name;
-    struct ms_error err = {0};
+    const char *name = op->request->destroy->name;
+    int rc = ms_name_check(name, "cluster", &op->error);
 
-    if (ms_name_check(name, "cluster", &err) < 0) {
-        ms_head_op_fail_with(op, &err);
-        return;
-    }
+    if (rc < 0)
+        return rc;
     op->cluster = ms_registry_find(&h->registry, name);
     if (op->cluster && !is_meant(op, op->cluster))
         op->cluster = NULL;
     if (!op->cluster && ms_head_give_up_waiting(h, name, op->driver)) {
         ms_head_op_succeed(op, NULL);
-    } else if (!op->cluster) {
-        ms_head_op_fail(op, -ENOENT, "there is no cluster '%s'", name);
-    } else if (check_nodes(h, op->cluster, &err) < 0) {
-        ms_head_op_fail_with(op, &err);
-    } else {
-        ms_list_add_tail(&h->destroying, &op->wait_link);
-        if (op->cluster->is_busy)
-            interrupt(h, op->cluster);
-        else
-            begin_destroy(op);
+        return 0;
     }
+    rc = op->cluster
+             ? check_nodes(h, op->cluster, &op->error)
+             : ms_error_set(&op->error, -ENOENT, "there is no cluster '%s'", name);
+    if (rc < 0)
+        return rc;
+    ms_list_add_tail(&h->destroying, &op->wait_link);
+    if (op->cluster->is_busy)
+        interrupt(h, op->cluster);
+    else
+        begin_destroy(op);
+    return 0;
 }
 
 /* That has not begun. */
@@ -310,7 +307,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
         told.detail = slot->now.why;
         told.requested = false;
     }
-    slot = ms_registry_exited(&h->registry, uid, &told, ms_now_ns());
+    slot = ms_registry_exited(&h->registry, uid, &told);
     if (!slot)
         return;
     worker_gone(h, slot);
@@ -335,7 +332,7 @@ static void lose_worker(struct ms_head *h,
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
     if (n->child)
-        ms_orphans_add(&h->orphans, slot->now.pid, slot->now.since_ns);
+        ms_orphans_add(&h->orphans, slot->now.pid, slot->now.started_ns);
     exit.code = -1;
     exit.unreachable = n->silent;
     exit.pid = slot->now.pid;
@@ -344,7 +341,7 @@ static void lose_worker(struct ms_head *h,
     exit.requested = h->stop_op || slot->cluster->state == MS_CLUSTER_STOPPING;
     if (slot->now.log_path)
         exit.log_path = slot->now.log_path;
-    ms_registry_exited(&h->registry, slot->now.uid, &exit, ms_now_ns());
+    ms_registry_exited(&h->registry, slot->now.uid, &exit);
     worker_gone(h, slot);
     if (slot->cluster->is_made)
         ms_head_tell_exit(h, slot);

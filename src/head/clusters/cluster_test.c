@@ -120,12 +120,13 @@ static void test_destroy_interrupts_a_start(void **state)
     struct ms_head_op *made = local_create(h, "actor", 2), *first, *second;
 
     (void)state;
-    ops_expect(ms_head_hold_port(h, "x"), 0, NULL); /* behind the cluster's own port */
+    ops_expect(
+        ops_hold_port(h, NULL, "x"), 0, NULL); /* behind the cluster's own port */
     first = ms_head_destroy_cluster(h, "actor", 0);
     second = ms_head_destroy_cluster(h, "actor", 0);
     assert_int_equal(ms_head_op_wait(first, ms_now_ns()), -ETIMEDOUT);
     assert_int_equal(ms_head_op_result(first, NULL), -EINPROGRESS);
-    ops_expect(ms_head_hold_port(h, "go"), 0, NULL); /* the agent answers it now */
+    ops_expect(ops_hold_port(h, NULL, "go"), 0, NULL); /* the agent answers it now */
     ops_expect(made, -ECANCELED, "destroyed meanwhile");
     ops_expect(first, 0, NULL);
     ops_expect(second, 0, NULL);
@@ -176,7 +177,7 @@ static void test_agent_dies_in_the_middle_of_a_request(void **state)
     assert_non_null(strstr(local_events.lost, "the agent on node here"));
     assert_int_equal(local_events.exits, 0); /* there was no such cluster yet */
     ops_expect(local_create(h, "actor", 1), -EPIPE, "signal 9");
-    ops_expect(ms_head_hold_port(h, "x"), -EPIPE, "signal 9");
+    ops_expect(ops_hold_port(h, NULL, "x"), -EPIPE, "signal 9");
     ms_head_stop(h, MS_NS_PER_S);
     local_assert_gone(dir);
 }
@@ -216,14 +217,14 @@ static void test_workers_of_a_dead_agent(void **state)
 
 static void test_agent_that_hangs_up_or_talks_nonsense(void **state)
 {
-    const Muster__ZygoteKey key = MUSTER__ZYGOTE_KEY__INIT;
+    Muster__ZygoteKey key = MUSTER__ZYGOTE_KEY__INIT;
     struct ms_head *h = local_start("hangup");
 
     (void)state;
-    ops_expect(ms_head_prepare(h, &key), -EPIPE, "closed its link and was killed");
+    ops_expect(ops_prepare(h, &key), -EPIPE, "closed its link and was killed");
     ms_head_stop(h, 0);
     h = local_start("garbage");
-    ops_expect(ms_head_prepare(h, &key), -EPIPE, "broke its link");
+    ops_expect(ops_prepare(h, &key), -EPIPE, "broke its link");
     ms_head_stop(h, 0);
 }
 

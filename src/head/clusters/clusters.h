@@ -10,12 +10,12 @@
  * create.c     creating: place, port, bring-up
  * restart.c    new incarnations of ranks; resize.c: more or fewer of them
  * change.c     what these three have in common: the begin, the port, the end
- * bringup.h    starting ranks and having them do their steps; start.h: what nodes are asked
+ * bringup.h    starting ranks and having them do their steps; start.c: what nodes are asked
  * ending.h     ending ranks, rank 0 last
  * cluster.c    destroying, and what happens to workers; stop_clusters.c: of several
  * steps.c      what is done to clusters since, and who asks for them
  * successor.c  who has a dead worker's place
- * helpers.h    helpers of workers that are wider than a node
+ * helpers.c    helpers of workers that are wider than a node
  * ports.h      ports that are held for them
  */
 #ifndef MS_HEAD_CLUSTERS_CLUSTERS_H
@@ -28,18 +28,6 @@ struct ms_driver;
 struct ms_head;
 struct ms_head_op;
 struct ms_node;
-
-/* ---- `run` of requests ------------------------------------------------------------- */
-
-void ms_head_create_run(struct ms_head_op *op);
-void ms_head_destroy_run(struct ms_head_op *op);
-void ms_head_restart_run(struct ms_head_op *op);
-void ms_head_resize_run(struct ms_head_op *op);
-void ms_head_refresh_run(struct ms_head_op *op);
-void ms_head_add_step_run(struct ms_head_op *op);
-void ms_head_stop_clusters_run(struct ms_head_op *op);
-void ms_head_ask_successor_run(struct ms_head_op *op);
-void ms_head_find_run(struct ms_head_op *op);
 
 /* Creations that wait for room: something was given back. */
 void ms_creations_step(struct ms_head *h);
@@ -68,6 +56,10 @@ int ms_node_tell_stop(struct ms_node *n,
                       int64_t grace_ns);
 /* An answer that nobody waits for: workers that it has started and that are none of ours end. */
 void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer);
+/* The uids of the living workers that are known to be on this node, malloc'd. NULL: out of
+ * memory. */
+uint64_t *
+ms_head_living_on(const struct ms_head *h, const struct ms_node *n, size_t *count);
 /* Tell a node to stop all its workers. */
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns);
 

@@ -5,8 +5,8 @@
 #ifndef MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 #define MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 
-#include "base/buf.h"
 #include "base/error.h"
+#include "cluster/plan.h"
 #include "head/clusters/clusters.h"
 
 struct ms_driver;
@@ -28,8 +28,10 @@ bool ms_head_give_up_waiting(struct ms_head *h,
 
 /* ---- change.c: creating, restarting, resizing --------------------------------------- */
 
-/* May its ranks be restarted, or their number changed? -ENOENT, -EBUSY, -ENOTSUP. */
-int ms_change_check(const struct ms_cluster *c, const char *name, struct ms_error *err);
+/* NULL with the reason in op->error: -ENOENT. */
+struct ms_cluster *ms_head_find_cluster(struct ms_head_op *op, const char *name);
+/* The same, of one whose ranks can be restarted, or their number changed: -EBUSY, -ENOTSUP. */
+struct ms_cluster *ms_change_find(struct ms_head_op *op, const char *name);
 /* -ENOTSUP: nobody knows how its workers were made. */
 int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
 /* This operation changes the cluster from now on. If it fails before it comes to
@@ -37,17 +39,69 @@ int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
 void ms_change_begin(struct ms_head_op *op, struct ms_cluster *c);
 /* Hold a port for its ranks to meet at, then `next`; on failure ms_change_finish. */
 void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
-/* True, with the reason in op->why: it was destroyed meanwhile. */
+/* True, with the reason in op->error: it was destroyed meanwhile. */
 bool ms_change_is_unwanted(struct ms_head_op *op);
-/* The table that belongs to a failure of placement; empty: none. */
-void ms_change_set_table(struct ms_head_op *op, struct ms_buf *table);
-/* It is over: with the cluster's status, or with op->why. The cluster can be changed again. */
+/* It is over: with the cluster's status, or with op->error. The cluster can be changed again. */
 void ms_change_finish(struct ms_head_op *op);
-/* The same; with this code if op->why has none. */
+/* The same; with this code if op->error has none. */
 void ms_change_fail(struct ms_head_op *op, int rc);
 
-/* ---- helpers.c --------------------------------------------------------------------- */
+/* ---- start.c: what nodes are asked to start ----------------------------------------- */
 
+/* What new slots of ranks in these places are given, malloc'd; it borrows from the placement.
+ * NULL: out of memory. */
+struct ms_slot_spec *ms_start_slots(const Muster__ClusterSpec *spec,
+                                    const Muster__ClusterPlaced *placed);
+
+/* Ask for the processes of the changing ranks of op->cluster, whose slots are STARTING: one
+ * question to each node, or to each worker beside which one is to run. On failure some may
+ * have been asked. */
+int ms_start_ask(struct ms_head_op *op);
+
+/* The plan of op->cluster; to be finished. 0 or -ENOMEM. */
+int ms_start_plan(const struct ms_head_op *op, struct ms_plan *out);
+
+/* Ask one node, with the context of op->cluster; `what` is borrowed. */
+int ms_start_ask_node(struct ms_head_op *op,
+                      struct ms_node *n,
+                      Muster__StartWorkers *what);
+/* What the registry knows of a slot, in the description of its process. */
+void ms_start_fill(const struct ms_head_op *op,
+                   const struct ms_slot *slot,
+                   Muster__WorkerSpec *spec);
+
+/* ---- helpers.c ----------------------------------------------------------------------
+ *
+ * The processes of a wide worker on the nodes beyond its first one are a cluster of their
+ * own, "<cluster>.<rank>.helpers", in which every slot says whom it helps. They end with it,
+ * and it ends when one of them does. The worker learns of them by MUSTER_HELPERS in its
+ * environment before it does its first step.
+ */
+
+/* This rank is on several nodes. */
+bool ms_helpers_are_needed(const struct ms_cluster *c, uint32_t rank);
+
+/* Ask nodes to start the helpers of the changing ranks of op->cluster that are wide; their
+ * answers are as those of workers. 0; -EBUSY: those of an earlier incarnation have not
+ * ended, and nothing was asked; any other failure may come after some were asked. */
+int ms_helpers_begin(struct ms_head_op *op);
+/* Tell a worker of its helpers before anything else. 0 or -ENOMEM. */
+int ms_helpers_add_step(const struct ms_head *h,
+                        const struct ms_slot *worker,
+                        Muster__RunSteps *run);
+/* The changing ranks were not made: their helpers end by force. */
+void ms_helpers_end(struct ms_head *h, const struct ms_cluster *c);
+/* Some of any of its workers have not ended. */
+bool ms_helpers_are_left(const struct ms_head *h, const struct ms_cluster *c);
+/* Helpers whose worker has ended before they were there end too. */
+void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c);
+
+/* This worker has ended: its helpers end too, and whom it helped. */
+void ms_helpers_exited(struct ms_head *h,
+                       const struct ms_slot *slot,
+                       const Muster__Exit *exit);
+/* A cluster of helpers of which none is left: to be forgotten. */
+bool ms_helpers_are_over(const struct ms_cluster *c);
 /* As ms_cluster_status (cluster/status.h), with helpers. */
 Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
                                               const struct ms_cluster *c,

@@ -7,18 +7,15 @@
  * whenever something was given back.
  */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/start.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
-#include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/state/persist.h"
 
@@ -27,7 +24,7 @@
 
 static const Muster__ClusterSpec *spec_of(const struct ms_head_op *op)
 {
-    return op->wanted->create->spec;
+    return op->request->create->spec;
 }
 
 /* ---- it is known, and placed ----------------------------------------------------- */
@@ -73,28 +70,25 @@ static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
     return (Muster__ClusterSpec *)ms_proto_copy(&like.base);
 }
 
-static int
-add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
+static int add(struct ms_head_op *op, Muster__ClusterPlaced *placed)
 {
     MS_CLEANUP(ms_cleanup_free)
     struct ms_slot_spec *slots = ms_start_slots(spec_of(op), placed);
 
     if (!slots)
-        return ms_error_sys(err, -ENOMEM, "cluster '%s'", spec_of(op)->name);
+        return ms_error_sys(&op->error, -ENOMEM, "cluster '%s'", spec_of(op)->name);
     return ms_registry_add(&op->head->registry,
                            spec_of(op)->name,
                            slots,
                            placed->n_ranks,
-                           ms_now_ns(),
                            &op->cluster,
-                           err);
+                           &op->error);
 }
 
 /* Takes the placement, also on failure. */
-static int
-begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
+static int begin(struct ms_head_op *op, Muster__ClusterPlaced *placed)
 {
-    int rc = add(op, placed, err);
+    int rc = add(op, placed);
     struct ms_cluster *c = op->cluster;
 
     if (rc < 0) {
@@ -109,7 +103,7 @@ begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err
     c->driver = ms_driver_id(op->driver);
     c->detached = spec_of(op)->detached;
     if (!c->spec)
-        return ms_error_sys(err, -ENOMEM, "cluster '%s'", c->name);
+        return ms_error_sys(&op->error, -ENOMEM, "cluster '%s'", c->name);
     ms_head_changed(op->head);
     keep_objects(op);
     return 0;
@@ -131,18 +125,14 @@ static Muster__RankPlace *place_at(const struct ms_slot *slot)
 }
 
 /* Where the ranks of the other cluster are. */
-static int place_beside(const struct ms_head_op *op,
-                        Muster__ClusterPlaced **out,
-                        struct ms_error *err)
+static int place_beside(struct ms_head_op *op, Muster__ClusterPlaced **out)
 {
-    const struct ms_cluster *c =
-        ms_registry_find(&op->head->registry, spec_of(op)->beside);
+    const struct ms_cluster *c = ms_head_find_cluster(op, spec_of(op)->beside);
     Muster__ClusterPlaced *all;
     bool is_good;
 
     if (!c)
-        return ms_error_set(
-            err, -ENOENT, "there is no cluster '%s'", spec_of(op)->beside);
+        return -ENOENT;
     all = (Muster__ClusterPlaced *)ms_proto_create(&muster__cluster_placed__descriptor);
     is_good = all;
     for (size_t i = 0; is_good && i < c->count; i++)
@@ -152,13 +142,10 @@ static int place_beside(const struct ms_head_op *op,
         return 0;
     }
     muster__cluster_placed__free_unpacked(all, NULL);
-    return ms_error_set(err, -ENOMEM, "out of memory");
+    return -ENOMEM;
 }
 
-static int place(struct ms_head_op *op,
-                 Muster__ClusterPlaced **out,
-                 struct ms_buf *table,
-                 struct ms_error *err)
+static int place(struct ms_head_op *op, Muster__ClusterPlaced **out)
 {
     const Muster__ClusterSpec *spec = spec_of(op);
     struct ms_place_claim what = {.request = spec->place,
@@ -166,14 +153,14 @@ static int place(struct ms_head_op *op,
                                   .driver = ms_driver_id(op->driver)};
 
     if (!spec->beside[0])
-        return ms_place_claim(op->head, &what, out, table, err);
-    return place_beside(op, out, err);
+        return ms_place_claim(op->head, &what, out, &op->table, &op->error);
+    return place_beside(op, out);
 }
 
 /* ---- waiting for room ------------------------------------------------------------ */
 
-static void try_place(struct ms_head_op *op);
-static int check(struct ms_head_op *op, struct ms_error *err);
+static int try_place(struct ms_head_op *op);
+static int check(struct ms_head_op *op);
 
 static void on_late(void *arg)
 {
@@ -181,22 +168,19 @@ static void on_late(void *arg)
     struct ms_head *h = op->head;
 
     ms_list_remove(&op->wait_link);
-    ms_head_op_fail_with(op, &op->why);
+    ms_head_op_done(op);
     ms_head_changed(h);
     ms_creations_step(h); /* there may be room for those behind it */
 }
 
-/* True: it waits, with the reason in op->why and op->table. */
-static bool
-wait_for_room(struct ms_head_op *op, const struct ms_error *err, struct ms_buf *table)
+/* True: it waits, with the reason in op->error and op->table. */
+static bool wait_for_room(struct ms_head_op *op)
 {
-    int64_t wait_ns = ms_head_grace(op->wanted->create->wait_ns);
+    int64_t wait_ns = ms_head_grace(op->request->create->wait_ns);
 
-    if (wait_ns == 0 || err->code != -ENOSPC || spec_of(op)->beside[0] ||
+    if (wait_ns == 0 || op->error.code != -ENOSPC || spec_of(op)->beside[0] ||
         !ms_place_is_possible(op->head, spec_of(op)))
         return false;
-    op->why = *err;
-    ms_change_set_table(op, table);
     if (!ms_list_is_empty(&op->wait_link))
         return true; /* it waits already */
     if (ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
@@ -209,19 +193,17 @@ wait_for_room(struct ms_head_op *op, const struct ms_error *err, struct ms_buf *
 /* Others wait already: it goes behind them, also if there is room for it. */
 static bool wait_behind(struct ms_head_op *op)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf none = {0};
     const struct ms_head_op *first =
         ms_list_first(&op->head->creating, struct ms_head_op, wait_link);
-    struct ms_error err = {0};
 
-    if (check(op, &err) < 0)
+    if (check(op) < 0)
         return false;
-    ms_error_set(&err,
+    ms_error_set(&op->error,
                  -ENOSPC,
                  "cluster '%s' waits behind cluster '%s'",
                  spec_of(op)->name,
                  spec_of(first)->name);
-    return wait_for_room(op, &err, &none);
+    return wait_for_room(op);
 }
 
 void ms_creations_step(struct ms_head *h)
@@ -233,7 +215,7 @@ void ms_creations_step(struct ms_head *h)
         if (op == first)
             return; /* it waits on, and so do those behind it */
         first = op;
-        try_place(op);
+        ms_head_op_end(op, try_place(op));
     }
 }
 
@@ -259,7 +241,7 @@ static Muster__ClusterStatus *waiting_status(const struct ms_head_op *op)
     s.name = spec_of(op)->name;
     s.driver = ms_driver_id(op->driver);
     s.detached = spec_of(op)->detached;
-    s.waits_for = ms_field_text(op->why.text);
+    s.waits_for = ms_field_text(op->error.text);
     return (Muster__ClusterStatus *)ms_proto_copy(&s.base);
 }
 
@@ -273,63 +255,50 @@ bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s)
 
 /* ---- what is asked --------------------------------------------------------------- */
 
-/* Whose cluster has the name already. */
-static int
-name_taken(struct ms_head *h, const struct ms_cluster *c, struct ms_error *err)
-{
-    char owner[MS_OWNER_TEXT_MAX];
-
-    return ms_error_set(err,
-                        -EEXIST,
-                        "there is a cluster '%s' already%s",
-                        c->name,
-                        ms_driver_print_owner(h, c, owner, sizeof owner));
-}
-
-static int check(struct ms_head_op *op, struct ms_error *err)
+static int check(struct ms_head_op *op)
 {
     const Muster__ClusterSpec *spec = spec_of(op);
     const struct ms_node *any = ms_head_find_node(op->head, "");
     const struct ms_cluster *c;
+    char owner[MS_OWNER_TEXT_MAX];
     int rc;
 
     if (!spec)
-        return ms_error_set(err, -EINVAL, "a cluster without a specification");
-    rc = ms_cluster_spec_check(spec, err);
+        return ms_error_set(&op->error, -EINVAL, "a cluster without a specification");
+    rc = ms_cluster_spec_check(spec, &op->error);
     if (rc == 0 && any) /* the only one may be gone, and says why */
-        rc = ms_node_check(any, err);
+        rc = ms_node_check(any, &op->error);
     c = rc == 0 ? ms_registry_find(&op->head->registry, spec->name) : NULL;
-    return c ? name_taken(op->head, c, err) : rc;
+    if (!c)
+        return rc;
+    return ms_error_set(&op->error,
+                        -EEXIST,
+                        "there is a cluster '%s' already%s",
+                        c->name,
+                        ms_driver_print_owner(op->head, c, owner, sizeof owner));
 }
 
-static void try_place(struct ms_head_op *op)
+static int try_place(struct ms_head_op *op)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     Muster__ClusterPlaced *placed = NULL;
-    struct ms_error err = {0};
-    int rc = check(op, &err);
+    int rc;
 
+    op->error.code = 0;
+    op->table.len = 0;
+    rc = check(op);
     if (rc == 0)
-        rc = place(op, &placed, &table, &err);
-    if (rc < 0 && wait_for_room(op, &err, &table))
-        return;
+        rc = place(op, &placed);
+    if (rc < 0 && wait_for_room(op))
+        return 0;
     ms_timer_finish(&op->deadline);
     ms_list_remove(&op->wait_link);
-    op->why = (struct ms_error){0};
-    free(op->table);
-    op->table = NULL;
-    if (rc == 0)
-        rc = begin(op, placed, &err);
-    if (rc < 0)
-        ms_place_fail(op, &err, &table);
+    return rc == 0 ? begin(op, placed) : rc;
 }
 
-void ms_head_create_run(struct ms_head_op *op)
+int ms_head_create_run(struct ms_head_op *op)
 {
-    if (op->driver && ms_head_wait_for_nodes(op))
-        return;
-    if (op->wanted->create->wait_ns && !ms_list_is_empty(&op->head->creating) &&
+    if (op->request->create->wait_ns && !ms_list_is_empty(&op->head->creating) &&
         wait_behind(op))
-        return;
-    try_place(op);
+        return 0;
+    return try_place(op);
 }

@@ -44,22 +44,22 @@ size_t ms_ending_left(const struct ms_head_op *op)
     return n;
 }
 
-int ms_ending_late(const struct ms_head_op *op, struct ms_error *err)
+void ms_ending_late(struct ms_head_op *op)
 {
     const struct ms_slot *s = next(op, NULL), *more;
 
     while (!ms_slot_is_live(s) && (more = next(op, s)))
         s = more;
-    return ms_error_set(err,
-                        -ETIMEDOUT,
-                        "%zu of %zu workers of cluster '%s' have not ended in time, "
-                        "among them rank %u (pid %d on node %s)",
-                        ms_ending_left(op),
-                        count_of(op),
-                        op->cluster->name,
-                        s->rank,
-                        (int)s->now.pid,
-                        s->node);
+    ms_error_set(&op->error,
+                 -ETIMEDOUT,
+                 "%zu of %zu workers of cluster '%s' have not ended in time, "
+                 "among them rank %u (pid %d on node %s)",
+                 ms_ending_left(op),
+                 count_of(op),
+                 op->cluster->name,
+                 s->rank,
+                 (int)s->now.pid,
+                 s->node);
 }
 
 static void finish(struct ms_head_op *op)

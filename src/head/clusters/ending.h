@@ -35,7 +35,7 @@ int ms_ending_begin(struct ms_head_op *op,
 
 /* How many of them live. */
 size_t ms_ending_left(const struct ms_head_op *op);
-/* -ETIMEDOUT, with who does not end. */
-int ms_ending_late(const struct ms_head_op *op, struct ms_error *err);
+/* op->error is -ETIMEDOUT, with who does not end. */
+void ms_ending_late(struct ms_head_op *op);
 
 #endif

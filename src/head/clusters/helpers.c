@@ -1,12 +1,10 @@
 /* helpers.c - the processes of wide workers on the nodes beyond their first */
-#include "head/clusters/helpers.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/start.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
@@ -82,13 +80,12 @@ void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c)
 
 void ms_helpers_end(struct ms_head *h, const struct ms_cluster *c)
 {
-    for (const struct ms_slot *s = NULL; (s = ms_cluster_next_changing(c, s));) {
+    ms_changing_each (s, c) {
         struct ms_cluster *helpers = find(h, s);
 
         if (!helpers)
             continue;
-        ms_cluster_end_unstarted(
-            &h->registry, helpers, true, "it was not started", ms_now_ns());
+        ms_cluster_end_unstarted(&h->registry, helpers, true, "it was not started");
         helpers->state = MS_CLUSTER_RUNNING;
         stop_all(h, helpers, 0);
         if (ms_helpers_are_over(helpers))
@@ -156,8 +153,7 @@ bool ms_helpers_are_needed(const struct ms_cluster *c, uint32_t rank)
 }
 
 /* In the registry, STARTING. */
-static int
-add(struct ms_head_op *op, uint32_t rank, struct ms_cluster **out, struct ms_error *err)
+static int add(struct ms_head_op *op, uint32_t rank, struct ms_cluster **out)
 {
     const struct ms_cluster *c = op->cluster;
     size_t count = further(c, rank);
@@ -167,7 +163,8 @@ add(struct ms_head_op *op, uint32_t rank, struct ms_cluster **out, struct ms_err
     int rc;
 
     if (!slots)
-        return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", c->name);
+        return ms_error_set(
+            &op->error, -ENOMEM, "cluster '%s': out of memory", c->name);
     for (size_t i = 0; i < count; i++) {
         const Muster__Piece *p = c->placed->ranks[rank]->pieces[i + 1];
 
@@ -180,8 +177,7 @@ add(struct ms_head_op *op, uint32_t rank, struct ms_cluster **out, struct ms_err
                                          .helps = c->slots[rank].now.uid};
     }
     print_name(name, c, rank);
-    rc =
-        ms_registry_add(&op->head->registry, name, slots, count, ms_now_ns(), out, err);
+    rc = ms_registry_add(&op->head->registry, name, slots, count, out, &op->error);
     if (rc < 0)
         return rc;
     (*out)->driver = c->driver;
@@ -207,45 +203,44 @@ static int rename_spec(Muster__WorkerSpec *spec, const struct ms_slot *slot)
 static int ask_one(struct ms_head_op *op,
                    const struct ms_plan *plan,
                    const struct ms_slot *slot,
-                   uint32_t rank,
-                   struct ms_error *err)
+                   uint32_t rank)
 {
     struct ms_node *n = ms_node_find(op->head, slot->node);
     Muster__WorkerSpec *spec =
-        ms_plan_helper(plan, rank, slot->rank + 1, slot->helps, err);
+        ms_plan_helper(plan, rank, slot->rank + 1, slot->helps, &op->error);
     Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
     int rc = spec ? rename_spec(spec, slot) : -EINVAL;
 
     if (rc == -ENOMEM)
-        ms_error_set(err, rc, "out of memory");
+        ms_error_set(&op->error, rc, "out of memory");
     if (rc == 0 && !n)
-        rc = ms_error_set(err, -ENODEV, "there is no node %s", slot->node);
+        rc = ms_error_set(&op->error, -ENODEV, "there is no node %s", slot->node);
     if (rc == 0) {
         ms_start_fill(op, slot, spec);
         start.workers = &spec;
         start.n_workers = 1;
-        rc = ms_start_ask_node(op, n, &start, err);
+        rc = ms_start_ask_node(op, n, &start);
     }
     muster__worker_spec__free_unpacked(spec, NULL);
     return rc;
 }
 
-static int begin_one(struct ms_head_op *op, uint32_t rank, struct ms_error *err)
+static int begin_one(struct ms_head_op *op, uint32_t rank)
 {
     struct ms_cluster *helpers = NULL;
     struct ms_plan plan = {0};
-    int rc = add(op, rank, &helpers, err);
+    int rc = add(op, rank, &helpers);
 
     if (rc == 0 && ms_start_plan(op, &plan) < 0)
-        rc = ms_error_set(err, -ENOMEM, "out of memory");
+        rc = ms_error_set(&op->error, -ENOMEM, "out of memory");
     for (size_t i = 0; rc == 0 && i < helpers->count; i++)
-        rc = ask_one(op, &plan, &helpers->slots[i], rank, err);
+        rc = ask_one(op, &plan, &helpers->slots[i], rank);
     ms_plan_finish(&plan);
     return rc;
 }
 
 /* Have those of an incarnation before not ended? */
-static bool has_old(const struct ms_head_op *op, uint32_t rank, struct ms_error *err)
+static bool has_old(struct ms_head_op *op, uint32_t rank)
 {
     char name[HELPERS_NAME_MAX];
     const struct ms_cluster *old;
@@ -254,22 +249,21 @@ static bool has_old(const struct ms_head_op *op, uint32_t rank, struct ms_error 
     old = ms_registry_find(&op->head->registry, name);
     if (!old || !old->slots[0].helps)
         return false;
-    ms_error_set(err, -EBUSY, "'%s' has not ended", name);
+    ms_error_set(&op->error, -EBUSY, "'%s' has not ended", name);
     return true;
 }
 
-int ms_helpers_begin(struct ms_head_op *op, struct ms_error *err)
+int ms_helpers_begin(struct ms_head_op *op)
 {
     int rc = 0;
 
-    for (const struct ms_slot *s = NULL;
-         (s = ms_cluster_next_changing(op->cluster, s));)
-        if (further(op->cluster, s->rank) && has_old(op, s->rank, err))
+    ms_changing_each (s, op->cluster)
+        if (further(op->cluster, s->rank) && has_old(op, s->rank))
             return -EBUSY;
     for (const struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));)
         if (further(op->cluster, s->rank))
-            rc = begin_one(op, s->rank, err);
+            rc = begin_one(op, s->rank);
     return rc;
 }
 

@@ -6,7 +6,6 @@
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <string.h>
@@ -122,7 +121,7 @@ void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver)
 
 /* ---- of a cluster ----------------------------------------------------------------- */
 
-int ms_head_cluster_port_ask(struct ms_head_op *op, struct ms_error *err)
+int ms_head_cluster_port_ask(struct ms_head_op *op)
 {
     struct ms_cluster *c = op->cluster;
     struct ms_node *n = ms_node_find(op->head, c->slots[0].node);
@@ -130,27 +129,31 @@ int ms_head_cluster_port_ask(struct ms_head_op *op, struct ms_error *err)
     char *owner = NULL;
 
     if (asprintf(&owner, "%s:%08x", c->name, (unsigned)ms_random_id()) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
+        return -ENOMEM;
     free(c->port_owner);
     c->port_owner = owner;
     if (!n)
-        return ms_error_set(err, -ENODEV, "there is no node %s", c->slots[0].node);
+        return ms_error_set(
+            &op->error, -ENODEV, "there is no node %s", c->slots[0].node);
     hold.owner = owner;
-    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, &hold, err);
+    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, &hold, &op->error);
 }
 
-int ms_head_cluster_port_take(struct ms_cluster *c,
+int ms_head_cluster_port_take(struct ms_head_op *op,
                               struct ms_node *n,
-                              Muster__AgentToHead *answer,
-                              struct ms_error *err)
+                              Muster__AgentToHead *answer)
 {
+    struct ms_cluster *c = op->cluster;
+
     if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT)
-        return ms_error_set(
-            err, -EPROTO, "the agent on node %s answered without a port", n->name);
+        return ms_error_set(&op->error,
+                            -EPROTO,
+                            "the agent on node %s answered without a port",
+                            n->name);
     muster__port_held__free_unpacked(c->master, NULL);
     c->master = MS_TAKE(answer->port);
     if (ms_head_port_add(n->head, c->port_owner, c->driver, n) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
+        return ms_error_set(&op->error, -ENOMEM, "out of memory");
     return 0;
 }
 
@@ -158,7 +161,7 @@ int ms_head_cluster_port_take(struct ms_cluster *c,
 
 static void held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
-    const char *owner = op->wanted->hold_port->owner;
+    const char *owner = op->request->hold_port->owner;
 
     if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT)
         ms_head_op_fail(op, -EPROTO, "the agent answered without a port");
@@ -168,22 +171,19 @@ static void held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *
         ms_head_op_succeed(op, &MS_TAKE(answer->port)->base);
 }
 
-void ms_head_hold_port_run(struct ms_head_op *op)
+int ms_head_hold_port_run(struct ms_head_op *op)
 {
-    Muster__HoldPort *hold = op->wanted->hold_port;
+    Muster__HoldPort *hold = op->request->hold_port;
     struct ms_node *n = ms_head_find_node(op->head, hold->node);
-    struct ms_error err = {0};
 
-    if (!n && ms_head_wait_for_nodes(op))
-        return;
     op->on_answer = held;
     if (!n)
-        ms_head_op_fail(op,
-                        -ENODEV,
-                        hold->node[0] ? "there is no node %s" : "there is no node%s",
-                        hold->node);
-    else if (ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, hold, &err) < 0)
-        ms_head_op_fail_with(op, &err);
+        return ms_error_set(&op->error,
+                            -ENODEV,
+                            hold->node[0] ? "there is no node %s"
+                                          : "there is no node%s",
+                            hold->node);
+    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, hold, &op->error);
 }
 
 void ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t driver)
@@ -201,14 +201,10 @@ void ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t d
     }
 }
 
-static void dropped(struct ms_head_op *op)
+int ms_head_drop_port_run(struct ms_head_op *op)
 {
-    ms_head_op_succeed(op, NULL);
-}
-
-void ms_head_drop_port_run(struct ms_head_op *op)
-{
-    ms_head_op_gather(op, dropped);
-    ms_head_ports_ask_drop(op, op->wanted->drop_port->owner, ms_driver_id(op->driver));
+    ms_head_op_gather(op, ms_head_op_done);
+    ms_head_ports_ask_drop(op, op->request->drop_port->owner, ms_driver_id(op->driver));
     ms_head_op_gather_end(op);
+    return 0;
 }

@@ -8,7 +8,6 @@
 #ifndef MS_HEAD_CLUSTERS_PORTS_H
 #define MS_HEAD_CLUSTERS_PORTS_H
 
-#include "base/error.h"
 #include "proto/muster.pb-c.h"
 
 #include <stdint.h>
@@ -17,10 +16,6 @@ struct ms_cluster;
 struct ms_head;
 struct ms_head_op;
 struct ms_node;
-
-/* `run` of requests */
-void ms_head_hold_port_run(struct ms_head_op *op);
-void ms_head_drop_port_run(struct ms_head_op *op);
 
 /* This node holds one already. -ENOMEM */
 int ms_head_port_add(struct ms_head *h,
@@ -32,12 +27,11 @@ uint64_t ms_head_port_driver(const struct ms_head *h, const char *owner);
 
 /* The port at which the ranks of a cluster meet, on the node of rank 0 from now until the
  * cluster's end: ask for it; op->on_answer takes the answer. -ENODEV, -EPIPE, -ENOMEM. */
-int ms_head_cluster_port_ask(struct ms_head_op *op, struct ms_error *err);
+int ms_head_cluster_port_ask(struct ms_head_op *op);
 /* -EPROTO, -ENOMEM */
-int ms_head_cluster_port_take(struct ms_cluster *c,
+int ms_head_cluster_port_take(struct ms_head_op *op,
                               struct ms_node *n,
-                              Muster__AgentToHead *answer,
-                              struct ms_error *err);
+                              Muster__AgentToHead *answer);
 
 /* Its own port, and what was held for it if its driver cannot drop that any more. */
 void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c);

@@ -7,24 +7,21 @@
  * environment: WORLD_SIZE in it is what it was when they started.
  */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/start.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
-#include "head/ops/waiting.h"
 #include "head/place/place.h"
 
 #include <errno.h>
 #include <string.h>
 
-static const Muster__ResizeCluster *wanted(const struct ms_head_op *op)
+static const Muster__ResizeCluster *what(const struct ms_head_op *op)
 {
-    return op->wanted->resize;
+    return op->request->resize;
 }
 
 /* The places of the ranks that there are, no more. */
@@ -46,7 +43,8 @@ static void cut(struct ms_head_op *op, size_t count)
 {
     struct ms_cluster *c = op->cluster;
 
-    (void)ms_cluster_resize(&op->head->registry, c, NULL, count, ms_now_ns());
+    ms_cluster_end_unstarted(&op->head->registry, c, false, "it was not started");
+    (void)ms_cluster_resize(&op->head->registry, c, NULL, count);
     cut_places(c);
     ms_place_settle(op->head, c);
 }
@@ -54,26 +52,25 @@ static void cut(struct ms_head_op *op, size_t count)
 static void last_are_gone(struct ms_head_op *op)
 {
     if (ms_ending_left(op) > 0) {
-        ms_ending_late(op, &op->why);
+        ms_ending_late(op);
         ms_change_finish(op);
         return;
     }
-    cut(op, wanted(op)->world_size);
+    cut(op, what(op)->world_size);
     tell_all(op);
 }
 
 static int shrink(struct ms_head_op *op)
 {
-    ms_cluster_set_changing(op->cluster, wanted(op)->world_size);
-    return ms_ending_begin(
-        op, false, ms_head_grace(wanted(op)->grace_ns), last_are_gone);
+    ms_cluster_set_changing(op->cluster, what(op)->world_size);
+    return ms_ending_begin(op, false, ms_head_grace(what(op)->grace_ns), last_are_gone);
 }
 
 /* ---- more ------------------------------------------------------------------------ */
 
 static void brought_up(struct ms_head_op *op)
 {
-    if (!op->why.code) {
+    if (!op->error.code) {
         tell_all(op);
         return;
     }
@@ -107,29 +104,26 @@ static int add_slots(struct ms_head_op *op, const Muster__ClusterPlaced *more)
 
     if (!slots)
         return -ENOMEM;
-    return ms_cluster_resize(
-        &op->head->registry, c, slots, c->count + more->n_ranks, ms_now_ns());
+    return ms_cluster_resize(&op->head->registry, c, slots, c->count + more->n_ranks);
 }
 
 static int grow(struct ms_head_op *op)
 {
     struct ms_cluster *c = op->cluster;
     uint32_t first = (uint32_t)c->count;
-    const struct ms_place_claim what = {.request = c->spec->place,
-                                        .cluster = c->name,
-                                        .driver = c->driver,
-                                        .first = first,
-                                        .count = wanted(op)->world_size - first,
-                                        .is_more = true};
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
+    const struct ms_place_claim claim = {.request = c->spec->place,
+                                         .cluster = c->name,
+                                         .driver = c->driver,
+                                         .first = first,
+                                         .count = what(op)->world_size - first,
+                                         .is_more = true};
     Muster__ClusterPlaced *more = NULL;
-    int rc = ms_place_claim(op->head, &what, &more, &table, &op->why);
+    int rc = ms_place_claim(op->head, &claim, &more, &op->table, &op->error);
 
-    if (rc < 0) {
-        ms_change_set_table(op, &table);
+    if (rc < 0)
         return rc;
-    }
     rc = add_slots(op, more);
+    ms_cluster_set_changing(c, first);
     if (rc == 0)
         rc = add_places(c, more);
     muster__cluster_placed__free_unpacked(more, NULL);
@@ -138,57 +132,49 @@ static int grow(struct ms_head_op *op)
         return rc;
     }
     op->size_before = first;
-    ms_cluster_set_changing(c, first);
     ms_bringup_begin(op, 0, brought_up);
     return 0;
 }
 
 /* ---- what is asked --------------------------------------------------------------- */
 
-static int check(const struct ms_head_op *op, struct ms_error *err)
+static struct ms_cluster *find(struct ms_head_op *op)
 {
-    const Muster__ResizeCluster *w = wanted(op);
-    const struct ms_cluster *c = ms_registry_find(&op->head->registry, w->cluster);
-    int rc = ms_change_check(c, w->cluster, err);
+    const Muster__ResizeCluster *w = what(op);
+    struct ms_cluster *c = ms_change_find(op, w->cluster);
 
-    if (rc < 0)
-        return rc;
-    if (w->world_size == 0 || w->world_size > MS_CLUSTER_WORKERS_MAX)
-        return ms_error_set(err,
-                            -EINVAL,
-                            "cluster '%s' cannot have %u workers; from 1 to %u are "
-                            "possible",
-                            c->name,
-                            w->world_size,
-                            MS_CLUSTER_WORKERS_MAX);
-    if (!c->spec->can_resize || c->spec->beside[0])
-        return ms_error_set(
-            err,
-            -ENOTSUP,
-            "cluster '%s' cannot change its size: its ranks have places "
-            "in a mesh (tp, pp, cp or ep), or run beside others",
-            c->name);
-    return 0;
+    if (c && (w->world_size == 0 || w->world_size > MS_CLUSTER_WORKERS_MAX))
+        ms_error_set(&op->error,
+                     -EINVAL,
+                     "cluster '%s' cannot have %u workers; from 1 to %u are possible",
+                     c->name,
+                     w->world_size,
+                     MS_CLUSTER_WORKERS_MAX);
+    else if (c && (!c->spec->can_resize || c->spec->beside[0]))
+        ms_error_set(&op->error,
+                     -ENOTSUP,
+                     "cluster '%s' cannot change its size: its ranks have places "
+                     "in a mesh (tp, pp, cp or ep), or run beside others",
+                     c->name);
+    return op->error.code ? NULL : c;
 }
 
-void ms_head_resize_run(struct ms_head_op *op)
+int ms_head_resize_run(struct ms_head_op *op)
 {
-    struct ms_error err = {0};
-    int rc = check(op, &err);
+    struct ms_cluster *c = find(op);
+    uint32_t count = what(op)->world_size;
+    int rc = 0;
 
-    if (rc == -ENOENT && ms_head_wait_for_nodes(op))
-        return;
-    if (rc < 0) {
-        ms_head_op_fail_with(op, &err);
-        return;
-    }
-    ms_change_begin(op, ms_registry_find(&op->head->registry, wanted(op)->cluster));
-    if (wanted(op)->world_size > op->cluster->count)
+    if (!c)
+        return op->error.code;
+    ms_change_begin(op, c);
+    if (count > c->count)
         rc = grow(op);
-    else if (wanted(op)->world_size < op->cluster->count)
+    else if (count < c->count)
         rc = shrink(op);
     else
         ms_change_finish(op);
     if (rc < 0)
         ms_change_fail(op, rc);
+    return 0;
 }

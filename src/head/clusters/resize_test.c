@@ -29,7 +29,7 @@ static struct ms_head_op *resize(uint32_t world_size)
 /* The uids of its ranks; how many there are. */
 static size_t look(const char *name, uint64_t uids[8])
 {
-    struct ms_head_op *op = ms_head_find_cluster(driver, name);
+    struct ms_head_op *op = ops_find_cluster(driver, name);
     const Muster__ClusterStatus *c = (const Muster__ClusterStatus *)ops_message(op);
     size_t count = c->n_workers;
 

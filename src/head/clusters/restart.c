@@ -7,7 +7,6 @@
  * old one can reach the new. If one of the new ones cannot be made, all of these ranks stay
  * dead. Whether the driver that made the cluster still lives does not matter.
  */
-#include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
@@ -17,15 +16,14 @@
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
-#include "head/ops/waiting.h"
 #include "head/place/place.h"
 
 #include <errno.h>
 #include <string.h>
 
-static const Muster__RestartWorkers *wanted(const struct ms_head_op *op)
+static const Muster__RestartWorkers *what(const struct ms_head_op *op)
 {
-    return op->wanted->restart;
+    return op->request->restart;
 }
 
 /* ---- the new ones ---------------------------------------------------------------- */
@@ -38,30 +36,30 @@ static bool is_lost(const struct ms_head *h, const struct ms_slot *slot)
 }
 
 /* Its node is gone: what was asked is placed anew. */
-static int move(struct ms_head_op *op, struct ms_slot *slot, struct ms_buf *table)
+static int move(struct ms_head_op *op, struct ms_slot *slot)
 {
     struct ms_cluster *c = op->cluster;
-    const struct ms_place_claim what = {.request = c->spec->place,
-                                        .cluster = c->name,
-                                        .driver = c->driver,
-                                        .first = slot->rank,
-                                        .count = 1,
-                                        .is_more = true};
+    const struct ms_place_claim claim = {.request = c->spec->place,
+                                         .cluster = c->name,
+                                         .driver = c->driver,
+                                         .first = slot->rank,
+                                         .count = 1,
+                                         .is_more = true};
     Muster__ClusterPlaced *placed = NULL;
     Muster__RankPlace *place;
     int rc;
 
     if (c->spec->beside[0])
-        return ms_error_set(&op->why,
+        return ms_error_set(&op->error,
                             -ENODEV,
                             "%s/%u: node %s is gone, and the worker beside it",
                             c->name,
                             slot->rank,
                             slot->node);
-    rc = ms_place_claim(op->head, &what, &placed, table, &op->why);
+    rc = ms_place_claim(op->head, &claim, &placed, &op->table, &op->error);
     if (rc < 0)
         return ms_error_wrap(
-            &op->why, "%s/%u: node %s is gone", c->name, slot->rank, slot->node);
+            &op->error, "%s/%u: node %s is gone", c->name, slot->rank, slot->node);
     place = placed->ranks[0];
     rc = ms_slot_move(slot,
                       place->pieces[0]->node,
@@ -78,7 +76,7 @@ static int move(struct ms_head_op *op, struct ms_slot *slot, struct ms_buf *tabl
 }
 
 /* All that have to, before any is renewed: one that finds no place leaves all of them dead. */
-static int move_all(struct ms_head_op *op, struct ms_buf *table)
+static int move_all(struct ms_head_op *op)
 {
     bool has_moved = false;
     int rc = 0;
@@ -86,7 +84,7 @@ static int move_all(struct ms_head_op *op, struct ms_buf *table)
     for (struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));)
         if (is_lost(op->head, s)) {
-            rc = move(op, s, table);
+            rc = move(op, s);
             has_moved = true;
         }
     if (rc == 0 && has_moved)
@@ -101,11 +99,11 @@ static int renew(struct ms_head_op *op)
 
     for (struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));)
-        rc = ms_slot_renew(r, s, ms_random_id(), ms_now_ns());
+        rc = ms_slot_renew(r, s, ms_random_id());
     if (rc == 0)
         return 0;
-    ms_error_sys(&op->why, rc, "cluster '%s'", op->cluster->name);
-    ms_cluster_end_unstarted(r, op->cluster, false, op->why.text, ms_now_ns());
+    ms_error_sys(&op->error, rc, "cluster '%s'", op->cluster->name);
+    ms_cluster_end_unstarted(r, op->cluster, false, op->error.text);
     return rc;
 }
 
@@ -113,7 +111,7 @@ static void bring_up(struct ms_head_op *op)
 {
     if (renew(op) == 0)
         ms_bringup_begin(
-            op, ms_head_grace(wanted(op)->step_timeout_ns), ms_change_finish);
+            op, ms_head_grace(what(op)->step_timeout_ns), ms_change_finish);
     else
         ms_change_finish(op);
 }
@@ -122,17 +120,15 @@ static void bring_up(struct ms_head_op *op)
 
 static void old_are_gone(struct ms_head_op *op)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     const Muster__PortHeld *master;
     int rc = 0;
 
     if (!ms_change_is_unwanted(op) && ms_ending_left(op) > 0)
-        ms_ending_late(op, &op->why);
-    if (!op->why.code)
-        rc = move_all(op, &table);
-    ms_change_set_table(op, &table);
+        ms_ending_late(op);
+    if (!op->error.code)
+        rc = move_all(op);
     master = op->cluster->master;
-    if (op->why.code || rc < 0)
+    if (op->error.code || rc < 0)
         ms_change_fail(op, rc);
     else if (master && !master->port)
         ms_change_hold_port(op, bring_up);
@@ -148,52 +144,38 @@ static void say_why(struct ms_slot *slot)
     slot->now.why = strdup("it was ended by a restart: another one takes its place");
 }
 
-static void begin(struct ms_head_op *op, struct ms_cluster *c)
+static struct ms_cluster *find(struct ms_head_op *op)
 {
-    const Muster__RestartWorkers *w = wanted(op);
+    const Muster__RestartWorkers *w = what(op);
+    struct ms_cluster *c = ms_change_find(op, w->cluster);
 
+    for (size_t i = 0; c && !op->error.code && i < w->n_ranks; i++)
+        if (w->ranks[i] >= c->count)
+            ms_error_set(&op->error,
+                         -EINVAL,
+                         "%s has no rank %u: it has %zu",
+                         c->name,
+                         w->ranks[i],
+                         c->count);
+    for (size_t i = 0; c && !op->error.code && i < c->count; i++)
+        if (!c->slots[i].now.uid)
+            ms_error_set(
+                &op->error, -EAGAIN, "nobody has reported %s/%zu yet", c->name, i);
+    return op->error.code ? NULL : c;
+}
+
+int ms_head_restart_run(struct ms_head_op *op)
+{
+    const Muster__RestartWorkers *w = what(op);
+    struct ms_cluster *c = find(op);
+
+    if (!c)
+        return op->error.code;
     ms_change_begin(op, c);
     ms_cluster_set_changing(c, w->n_ranks ? c->count : 0);
     for (size_t i = 0; i < w->n_ranks; i++)
         c->slots[w->ranks[i]].is_changing = true;
-    for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(c, s));)
+    ms_changing_each (s, c)
         say_why(s);
-    if (ms_ending_begin(op, false, ms_head_grace(w->grace_ns), old_are_gone) < 0)
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-}
-
-/* ---- what is asked --------------------------------------------------------------- */
-
-static int check(const struct ms_head_op *op, struct ms_error *err)
-{
-    const Muster__RestartWorkers *w = wanted(op);
-    const struct ms_cluster *c = ms_registry_find(&op->head->registry, w->cluster);
-    int rc = ms_change_check(c, w->cluster, err);
-
-    for (size_t i = 0; rc == 0 && i < w->n_ranks; i++)
-        if (w->ranks[i] >= c->count)
-            rc = ms_error_set(err,
-                              -EINVAL,
-                              "%s has no rank %u: it has %zu",
-                              c->name,
-                              w->ranks[i],
-                              c->count);
-    for (size_t i = 0; rc == 0 && i < c->count; i++)
-        if (!c->slots[i].now.uid)
-            rc = ms_error_set(
-                err, -EAGAIN, "nobody has reported %s/%zu yet", c->name, i);
-    return rc;
-}
-
-void ms_head_restart_run(struct ms_head_op *op)
-{
-    struct ms_error err = {0};
-    int rc = check(op, &err);
-
-    if ((rc == -ENOENT || rc == -EAGAIN) && ms_head_wait_for_nodes(op))
-        return;
-    if (rc < 0)
-        ms_head_op_fail_with(op, &err);
-    else
-        begin(op, ms_registry_find(&op->head->registry, wanted(op)->cluster));
+    return ms_ending_begin(op, false, ms_head_grace(w->grace_ns), old_are_gone);
 }

@@ -44,7 +44,7 @@ static struct ms_head_op *restart_one(uint32_t rank)
 /* Borrowed from `*op`. */
 static const Muster__ClusterStatus *find(struct ms_head *h, struct ms_head_op **op)
 {
-    *op = ms_head_find_cluster(h, "actor");
+    *op = ops_find_cluster(h, "actor");
     return (const Muster__ClusterStatus *)ops_message(*op);
 }
 
@@ -94,7 +94,7 @@ static void add_step(const char *method, const char *text)
     ProtobufCBinaryData argument;
 
     step_init(&step, &argument, method, text);
-    ops_expect(ms_head_add_step(driver, "actor", &step, "meta", 4), 0, NULL);
+    ops_expect(ops_add_step(driver, "actor", &step, "meta"), 0, NULL);
 }
 
 static void assert_steps(struct test_agent *agent, uint64_t uid, const char *wanted)
@@ -396,12 +396,32 @@ static void test_after_a_crash_without_its_driver(void **state)
     assert_int_equal(serve_count(), 0); /* nothing of it is kept */
 }
 
+/* What drivers tell each other of a cluster just fits into the message that sets it, and not
+ * into the one that has the workers too. */
+static void test_an_answer_that_no_link_carries(void **state)
+{
+    size_t len = MS_CONTROL_MAX - 128;
+    char *meta = malloc(len + 1);
+    Muster__Step step;
+    ProtobufCBinaryData argument;
+
+    (void)state;
+    create(false);
+    memset(meta, 'x', len);
+    meta[len] = 0;
+    step_init(&step, &argument, "m", "1");
+    ops_expect(ops_add_step(driver, "actor", &step, meta), 0, NULL);
+    ops_expect(ops_find_cluster(driver, "actor"), -EMSGSIZE, "'find' has more than");
+    free(meta);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_one_rank),
+        TEST(test_an_answer_that_no_link_carries),
         TEST(test_all_ranks),
         TEST(test_a_failure_leaves_these_ranks_dead),
         TEST(test_what_cannot_be_restarted),

@@ -1,11 +1,10 @@
 /* start.c - what nodes are asked to start the processes of a cluster */
-#include "head/clusters/start.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
-#include "head/clusters/helpers.h"
+#include "head/clusters/clusters_impl.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
@@ -30,17 +29,19 @@ static bool is_orphaned(const struct ms_head_op *op)
     return op->cluster->driver && !living_driver(op);
 }
 
-static int introduce(struct ms_head_op *op, struct ms_node *n, struct ms_error *err)
+static int introduce(struct ms_head_op *op, struct ms_node *n)
 {
     if (!is_orphaned(op))
-        return ms_driver_introduce(living_driver(op), n, err);
+        return ms_driver_introduce(living_driver(op), n, &op->error);
     if (op->cluster->spec && op->cluster->spec->context) {
         int rc = ms_node_tell(
             n, MUSTER__HEAD_TO_AGENT__BODY_DRIVER, op->cluster->spec->context);
 
-        return rc < 0 ? ms_error_sys(err, rc, "node %s cannot be reached", n->name) : 0;
+        return rc < 0
+                   ? ms_error_sys(&op->error, rc, "node %s cannot be reached", n->name)
+                   : 0;
     }
-    return ms_error_set(err,
+    return ms_error_set(&op->error,
                         -ENOENT,
                         "cluster '%s': its driver is gone, and nobody knows how its "
                         "workers are started",
@@ -61,29 +62,25 @@ void ms_start_fill(const struct ms_head_op *op,
 
 int ms_start_ask_node(struct ms_head_op *op,
                       struct ms_node *n,
-                      Muster__StartWorkers *what,
-                      struct ms_error *err)
+                      Muster__StartWorkers *what)
 {
-    int rc = introduce(op, n, err);
+    int rc = introduce(op, n);
 
     if (rc == 0)
-        rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_START, what, err);
+        rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_START, what, &op->error);
     if (rc == 0 && is_orphaned(op)) /* a node forgets a context when nothing uses it */
         ms_node_tell_forget(n, op->cluster->driver);
     return rc;
 }
 
 /* A rank that runs beside another worker, whose context it has. */
-static int ask_fork(struct ms_head_op *op,
-                    struct ms_node *n,
-                    Muster__WorkerSpec *spec,
-                    struct ms_error *err)
+static int ask_fork(struct ms_head_op *op, struct ms_node *n, Muster__WorkerSpec *spec)
 {
     Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
 
     fork.beside = spec->beside;
     fork.spec = spec;
-    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_FORK, &fork, err);
+    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_FORK, &fork, &op->error);
 }
 
 /* ---- the plan -------------------------------------------------------------------- */
@@ -140,23 +137,21 @@ add_steps(const struct ms_cluster *c, struct ms_slot *s, Muster__WorkerSpec *spe
     s->steps_sent = c->spec->n_steps;
 }
 
-static Muster__WorkerSpec *plan_rank(const struct ms_head_op *op,
-                                     const struct ms_plan *plan,
-                                     uint32_t rank,
-                                     struct ms_error *err)
+static Muster__WorkerSpec *
+plan_rank(struct ms_head_op *op, const struct ms_plan *plan, uint32_t rank)
 {
     const struct ms_cluster *c = op->cluster;
     uint64_t beside;
     Muster__WorkerSpec *spec;
 
     if (!c->spec->beside[0]) {
-        spec = ms_plan_worker(plan, rank, err);
+        spec = ms_plan_worker(plan, rank, &op->error);
     } else {
         beside = find_beside(op, rank);
-        spec = beside ? ms_plan_beside(plan, rank, beside, err) : NULL;
+        spec = beside ? ms_plan_beside(plan, rank, beside, &op->error) : NULL;
         if (!beside)
             ms_error_set(
-                err,
+                &op->error,
                 -ESRCH,
                 "%s/%u: the worker %s/%u, beside which it is to run, has ended",
                 c->name,
@@ -195,31 +190,29 @@ struct ms_slot_spec *ms_start_slots(const Muster__ClusterSpec *spec,
 }
 
 /* What the changing ranks are started with, by rank; NULL for the others. */
-static int
-plan_all(const struct ms_head_op *op, Muster__StartWorkers *all, struct ms_error *err)
+static int plan_all(struct ms_head_op *op, Muster__StartWorkers *all)
 {
     struct ms_plan plan = {0};
     int rc = ms_start_plan(op, &plan);
 
     if (rc < 0)
-        ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
+        ms_error_set(&op->error, rc, "cluster '%s': out of memory", op->cluster->name);
     for (struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));) {
-        all->workers[s->rank] = plan_rank(op, &plan, s->rank, err);
+        all->workers[s->rank] = plan_rank(op, &plan, s->rank);
         rc = all->workers[s->rank] ? 0 : -EINVAL;
     }
     ms_plan_finish(&plan);
     return rc;
 }
 
-static struct ms_node *
-node_of(const struct ms_head_op *op, const struct ms_slot *s, struct ms_error *err)
+static struct ms_node *node_of(struct ms_head_op *op, const struct ms_slot *s)
 {
     struct ms_node *n = ms_node_find(op->head, s->node);
 
     if (!n)
-        ms_error_set(err, -ENODEV, "there is no node %s", s->node);
-    return n && ms_node_check(n, err) == 0 ? n : NULL;
+        ms_error_set(&op->error, -ENODEV, "there is no node %s", s->node);
+    return n && ms_node_check(n, &op->error) == 0 ? n : NULL;
 }
 
 /* Room for all ranks of the cluster; owned. */
@@ -234,10 +227,7 @@ static Muster__StartWorkers *create_start(const struct ms_cluster *c)
 }
 
 /* Those of this node; they are taken out of the message. */
-static int ask_some(struct ms_head_op *op,
-                    struct ms_node *n,
-                    Muster__StartWorkers *all,
-                    struct ms_error *err)
+static int ask_some(struct ms_head_op *op, struct ms_node *n, Muster__StartWorkers *all)
 {
     Muster__StartWorkers *some = create_start(op->cluster);
     int rc = some && some->workers ? 0 : -ENOMEM;
@@ -246,31 +236,32 @@ static int ask_some(struct ms_head_op *op,
         if (all->workers[i] && strcmp(op->cluster->slots[i].node, n->name) == 0)
             some->workers[some->n_workers++] = MS_TAKE(all->workers[i]);
     if (rc == 0)
-        rc = ms_start_ask_node(op, n, some, err);
+        rc = ms_start_ask_node(op, n, some);
     if (rc == -ENOMEM)
-        ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
+        ms_error_set(&op->error, rc, "cluster '%s': out of memory", op->cluster->name);
     muster__start_workers__free_unpacked(some, NULL);
     return rc;
 }
 
-int ms_start_ask(struct ms_head_op *op, struct ms_error *err)
+int ms_start_ask(struct ms_head_op *op)
 {
     const struct ms_cluster *c = op->cluster;
     Muster__StartWorkers *all = create_start(c);
-    int rc = all && all->workers ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
+    int rc =
+        all && all->workers ? 0 : ms_error_set(&op->error, -ENOMEM, "out of memory");
 
     if (rc == 0) {
         all->n_workers = c->count;
-        rc = plan_all(op, all, err);
+        rc = plan_all(op, all);
     }
     for (size_t i = 0; rc == 0 && i < c->count; i++) {
-        struct ms_node *n = all->workers[i] ? node_of(op, &c->slots[i], err) : NULL;
+        struct ms_node *n = all->workers[i] ? node_of(op, &c->slots[i]) : NULL;
 
         if (all->workers[i] && !n)
             rc = -ENODEV;
         else if (n)
-            rc = c->spec->beside[0] ? ask_fork(op, n, all->workers[i], err)
-                                    : ask_some(op, n, all, err);
+            rc = c->spec->beside[0] ? ask_fork(op, n, all->workers[i])
+                                    : ask_some(op, n, all);
     }
     muster__start_workers__free_unpacked(all, NULL);
     return rc;

@@ -55,50 +55,43 @@ void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c)
 static void objects_kept(struct ms_head_op *op)
 {
     const struct ms_cluster *c =
-        ms_registry_find(&op->head->registry, op->wanted->add_step->cluster);
+        ms_registry_find(&op->head->registry, op->request->add_step->cluster);
 
     if (c)
         ms_persist_cluster(op->head, c);
     ms_head_op_succeed(op, NULL);
 }
 
-void ms_head_add_step_run(struct ms_head_op *op)
+int ms_head_add_step_run(struct ms_head_op *op)
 {
-    const Muster__AddStep *m = op->wanted->add_step;
-    struct ms_cluster *c = ms_registry_find(&op->head->registry, m->cluster);
-    struct ms_error err = {0};
+    const Muster__AddStep *m = op->request->add_step;
+    struct ms_cluster *c = ms_head_find_cluster(op, m->cluster);
 
-    if (!c && ms_head_wait_for_nodes(op))
-        return;
-    if (!c)
-        ms_error_set(&err, -ENOENT, "there is no cluster '%.64s'", m->cluster);
-    else if (ms_cluster_check_spec(c, &err) == 0 && !m->step)
-        ms_error_set(&err, -EINVAL, "there is no step");
-    else if (!err.code)
-        ms_cluster_spec_add(c->spec, m->step, &m->meta, &err);
-    if (err.code) {
-        ms_head_op_fail_with(op, &err);
-        return;
-    }
+    if (c && ms_cluster_check_spec(c, &op->error) == 0 && !m->step)
+        ms_error_set(&op->error, -EINVAL, "there is no step");
+    else if (c && !op->error.code)
+        ms_cluster_spec_add(c->spec, m->step, &m->meta, &op->error);
+    if (op->error.code)
+        return op->error.code;
     ms_head_op_gather(op, objects_kept);
     ms_objects_ask_keep(op, c, m->step);
     ms_head_op_gather_end(op);
+    return 0;
 }
 
-void ms_head_find_run(struct ms_head_op *op)
+int ms_head_find_run(struct ms_head_op *op)
 {
-    const char *name = op->wanted->find->name;
+    const char *name = op->request->find->name;
     struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
     Muster__ClusterStatus *s;
 
     if ((!c || c->unknown) && ms_head_wait_for_nodes(op))
-        return;
-    if (!c || !c->is_made) {
-        ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
-        return;
-    }
+        return 0;
+    if (!c || !c->is_made)
+        return ms_error_set(&op->error, -ENOENT, "there is no cluster '%.64s'", name);
     s = ms_head_cluster_status(op->head, c, NULL, true);
     ms_head_op_answer(op, s ? &s->base : NULL);
+    return 0;
 }
 
 /* ---- handles that are out of date ------------------------------------------------- */
@@ -117,20 +110,12 @@ void ms_head_tell_changed(struct ms_head_op *op,
     ms_head_op_gather_end(op);
 }
 
-static void told(struct ms_head_op *op)
+int ms_head_refresh_run(struct ms_head_op *op)
 {
-    ms_head_op_succeed(op, NULL);
-}
+    struct ms_cluster *c = ms_head_find_cluster(op, op->request->refresh->cluster);
 
-void ms_head_refresh_run(struct ms_head_op *op)
-{
-    const char *name = op->wanted->refresh->cluster;
-    struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
-
-    if (!c && ms_head_wait_for_nodes(op))
-        return;
     if (!c)
-        ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
-    else
-        ms_head_tell_changed(op, c->name, told);
+        return -ENOENT;
+    ms_head_tell_changed(op, c->name, ms_head_op_done);
+    return 0;
 }

@@ -39,9 +39,9 @@ static void release(struct stop *s)
     free(s);
 }
 
-static void on_done(struct ms_head_op *op)
+static void on_done(struct ms_head_op *op, void *arg)
 {
-    struct stop *s = op->done_arg;
+    struct stop *s = arg;
     struct ms_error err = {0};
     int rc = ms_head_op_result(op, &err);
 
@@ -64,7 +64,7 @@ static void end_cluster(struct stop *s, const struct ms_cluster *c, uint64_t gra
     s->done.clusters++;
     s->done.workers += (uint32_t)c->live;
     s->open++;
-    op = ms_head_ask(s->head, &m, on_done, s);
+    op = ms_head_request_then(s->head, &m, on_done, s);
     if (!op) {
         s->open--;
         ms_error_set(&s->why, -ENOMEM, "out of memory");
@@ -89,21 +89,20 @@ static void begin(struct stop *s, const Muster__StopRequest *want)
         ms_error_set(&s->why, -ENOENT, "there is no cluster '%s'", want->cluster);
 }
 
-void ms_head_stop_clusters_run(struct ms_head_op *op)
+int ms_head_stop_clusters_run(struct ms_head_op *op)
 {
     struct stop *s = calloc(1, sizeof *s);
 
-    if (!s) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
+    if (!s)
+        return -ENOMEM;
     s->head = op->head;
     s->op = op;
     s->open = 1;
     muster__stopped__init(&s->done);
-    s->done.head = op->wanted->stop->head && op->head->on_stop_asked;
+    s->done.head = op->request->stop->head && op->head->on_stop_asked;
     op->data = s;
     op->on_failed = request_failed;
-    begin(s, op->wanted->stop);
+    begin(s, op->request->stop);
     release(s);
+    return 0;
 }

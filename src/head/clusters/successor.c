@@ -11,8 +11,6 @@
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 
-#include <errno.h>
-
 /* True if the answer is known; *worker is then the one that has the place, or NULL. */
 static bool find(const struct ms_head *h, uint64_t uid, const struct ms_slot **worker)
 {
@@ -32,14 +30,14 @@ static bool find(const struct ms_head *h, uint64_t uid, const struct ms_slot **w
     return true;
 }
 
-/* False: it waits. */
-static bool answer(struct ms_head_op *op)
+static bool answer(struct ms_head_op *op, bool is_last)
 {
-    uint64_t uid = op->wanted->ask_successor->uid;
+    uint64_t uid = op->request->ask_successor->uid;
     const struct ms_slot *worker;
     Muster__Successor s = MUSTER__SUCCESSOR__INIT;
     Muster__WorkerStatus w;
 
+    (void)is_last;
     if (!find(op->head, uid, &worker))
         return false;
     s.uid = uid;
@@ -49,24 +47,14 @@ static bool answer(struct ms_head_op *op)
     return true;
 }
 
-void ms_head_ask_successor_run(struct ms_head_op *op)
+int ms_head_ask_successor_run(struct ms_head_op *op)
 {
-    if (!answer(op))
-        ms_list_add_tail(&op->head->successor_waits, &op->wait_link);
+    return ms_head_op_wait_in(op, &op->head->successor_waits, answer, MS_NEVER);
 }
 
 void ms_successors_step(struct ms_head *h)
 {
-    struct ms_list now;
-
-    ms_list_init(&now);
-    ms_list_splice(&now, &h->successor_waits);
-    while (!ms_list_is_empty(&now)) {
-        struct ms_head_op *op = ms_list_first(&now, struct ms_head_op, wait_link);
-
-        ms_list_remove(&op->wait_link);
-        ms_head_ask_successor_run(op);
-    }
+    ms_head_op_retry_all(&h->successor_waits);
 }
 
 /* ---- on behalf of a worker ------------------------------------------------------- */
@@ -79,12 +67,12 @@ static struct ms_node *find_asker(const struct ms_head *h, const void *node)
     return NULL;
 }
 
-static void tell_node(struct ms_head_op *op)
+static void tell_node(struct ms_head_op *op, void *asker)
 {
-    struct ms_node *n = find_asker(op->head, op->done_arg);
+    struct ms_node *n = find_asker(op->head, asker);
     Muster__Successor none = MUSTER__SUCCESSOR__INIT;
 
-    none.uid = op->wanted->ask_successor->uid;
+    none.uid = op->request->ask_successor->uid;
     if (n)
         ms_node_tell(n,
                      MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR,
@@ -95,7 +83,7 @@ static void tell_node(struct ms_head_op *op)
 static bool is_asked(const struct ms_head *h, const struct ms_node *n, uint64_t uid)
 {
     ms_list_each (op, &h->successor_waits, struct ms_head_op, wait_link)
-        if (op->done_arg == n && op->wanted->ask_successor->uid == uid)
+        if (op->done_arg == n && op->request->ask_successor->uid == uid)
             return true;
     return false;
 }
@@ -103,17 +91,7 @@ static bool is_asked(const struct ms_head *h, const struct ms_node *n, uint64_t 
 void ms_head_node_asks_successor(struct ms_node *n, uint64_t uid)
 {
     struct ms_head *h = n->head;
-    struct ms_head_op *op = is_asked(h, n, uid) ? NULL : ms_head_op_create(h);
 
-    if (!op)
-        return;
-    op->wanted = ms_head_wants_successor(uid);
-    if (op->wanted) {
-        op->on_done = tell_node;
-        op->done_arg = n;
-        ms_head_ask_successor_run(op);
-    } else {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-    }
-    ms_head_op_unref(op);
+    if (!is_asked(h, n, uid))
+        ms_head_request_successor(h, uid, tell_node, n);
 }

@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
-#include "head/daemon/hello.h"
 #include "head/head_impl.h"
 #include "head/ops/answer.h"
 #include "head/ops/op.h"
@@ -39,9 +38,9 @@ static void on_health(struct ms_head *h, struct ms_request *r)
     reply(r, &health.base);
 }
 
-static void on_answer(struct ms_head_op *op)
+static void on_answer(struct ms_head_op *op, void *arg)
 {
-    struct ms_request *r = op->done_arg;
+    struct ms_request *r = arg;
     struct ms_answer a;
 
     ms_answer_init(&a, op);
@@ -64,11 +63,11 @@ static void on_ask(struct ms_head *h, struct ms_request *r)
         muster__driver_to_head__free_unpacked(m, NULL);
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
     } else {
-        op->wanted = m;
+        op->request = m;
         op->asker = MS_ASKER_TOOL;
         op->on_done = on_answer;
         op->done_arg = r;
-        ms_head_request_run(op);
+        ms_head_op_run(op);
         ms_head_op_unref(op);
     }
 }

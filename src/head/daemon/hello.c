@@ -1,8 +1,8 @@
 /* hello.c - links of peers that have not yet said who they are, and their welcome */
-#include "head/daemon/hello.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
+#include "head/daemon/control.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/dialled.h"
@@ -12,7 +12,6 @@
 #include "wire/frame.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 /* A link whose peer has proven the secret and not yet said who it is. */
 struct handshake {
@@ -55,7 +54,6 @@ void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
     Muster__LinkWelcome welcome;
     Muster__AgentConfig config = h->config ? *h->config->config : no_config;
     Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     welcome_init(&welcome, h);
     config.secret = (ProtobufCBinaryData){0};
@@ -73,23 +71,16 @@ void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
     config.protocol_version = MS_FRAME_VERSION;
     config.tls = (Muster__TlsMode)h->tls;
     welcome.config = &config;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_WELCOME;
-    m.welcome = &welcome;
-    ms_link_send(n->wire, &m.base);
+    ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_WELCOME, &welcome);
 }
 
-static void welcome_driver(struct ms_head *h, struct ms_link *wire, uint64_t request)
+static void welcome_driver(struct ms_driver *d, uint64_t request)
 {
     Muster__LinkWelcome welcome;
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
-    welcome_init(&welcome, h);
-    if (ms_nodes_add_status(h, &welcome.nodes, &welcome.n_nodes)) {
-        m.request = request;
-        m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_WELCOME;
-        m.welcome = &welcome;
-        ms_link_send(wire, &m.base);
-    }
+    welcome_init(&welcome, d->head);
+    if (ms_nodes_add_status(d->head, &welcome.nodes, &welcome.n_nodes))
+        ms_driver_tell(d, request, MUSTER__HEAD_TO_DRIVER__BODY_WELCOME, &welcome);
     for (size_t i = 0; i < welcome.n_nodes; i++)
         muster__node_status__free_unpacked(welcome.nodes[i], NULL);
     free(welcome.nodes);
@@ -179,7 +170,7 @@ static void
 accept_driver(struct handshake *g, uint64_t request, Muster__LinkHello *hello)
 {
     struct ms_head *h = g->head;
-    struct ms_link *wire = g->wire;
+    struct ms_driver *d;
     struct ms_error why = {0};
     int rc = check_hello(h, hello, &why);
     uint64_t id = hello->driver->driver;
@@ -187,15 +178,16 @@ accept_driver(struct handshake *g, uint64_t request, Muster__LinkHello *hello)
     if (rc == 0)
         rc = check_driver(h, hello->driver, &why);
     if (rc == 0)
-        rc = ms_driver_attach(h, wire, &hello->driver, &why);
+        rc = ms_driver_attach(h, g->wire, &hello->driver, &why);
     if (rc < 0) {
         refuse(g, false, request, &why);
         return;
     }
     g->wire = NULL;
     handshake_destroy(g);
-    welcome_driver(h, wire, request);
-    ms_driver_tell_exits(ms_driver_find(h, id));
+    d = ms_driver_find(h, id);
+    welcome_driver(d, request);
+    ms_driver_tell_exits(d);
 }
 
 static bool try_agent(struct handshake *g, const uint8_t *body, size_t len)

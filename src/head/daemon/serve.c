@@ -8,7 +8,6 @@
 #include "head/head_impl.h"
 #include "head/rest/rest.h"
 #include "head/state/persist.h"
-#include "head/state/recovery.h"
 #include "io/tree.h"
 
 #include <errno.h>
@@ -71,13 +70,11 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
 {
     static const char *const loopback[] = {DEFAULT_LISTEN, NULL};
     const char *const *addresses = o->listen && o->listen[0] ? o->listen : loopback;
-    struct ms_head *h = ms_head_create(&(struct ms_head_options){0});
+    struct ms_head *h = ms_head_create(&(struct ms_head_options){0}, err);
     int rc;
 
-    if (!h) {
-        ms_error_sys(err, -ENOMEM, "cannot make the head");
+    if (!h)
         return NULL;
-    }
     h->is_daemon = true;
     h->tls = o->tls;
     h->on_stop_asked = o->on_stop_asked;
@@ -90,7 +87,7 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     rc = open_session(h, o, err);
     if (rc == 0)
         rc = ms_head_build(h, err);
-    if (rc == 0 && (ms_recovery_init(h) < 0 || set_config(h, o->store) < 0))
+    if (rc == 0 && set_config(h, o->store) < 0)
         rc = ms_error_sys(err, -ENOMEM, "cannot make the head");
     if (rc == 0)
         rc = ms_persist_open(h, err);

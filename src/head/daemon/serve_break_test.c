@@ -20,22 +20,6 @@ static void break_point(struct proxy *p)
     snprintf(p->address, sizeof p->address, "127.0.0.1:%u", p->port);
 }
 
-/* Until the head has written down which nodes it has. */
-static void wait_for_names(const char *names)
-{
-    const char *path = ms_head_session(serve_head)->dir;
-    MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, path);
-    MS_CLEANUP(ms_cleanup_fd) int changes = inotify_init1(IN_CLOEXEC);
-    struct pollfd p = {.fd = changes, .events = POLLIN};
-    char text[256] = "", event[4096];
-
-    assert_true(inotify_add_watch(changes, path, IN_CLOSE_WRITE | IN_MOVED_TO) >= 0);
-    while (ms_tree_read(dir, "nodes", text, sizeof text), strcmp(text, names) != 0) {
-        assert_int_equal(poll(&p, 1, OPS_DEADLINE_NS / MS_NS_PER_MS), 1);
-        assert_true(read(changes, event, sizeof event) > 0);
-    }
-}
-
 static void test_a_head_that_was_started_again(void **state)
 {
     struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
@@ -50,7 +34,6 @@ static void test_a_head_that_was_started_again(void **state)
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
     serve_create(h, "kept", true, kept);
-    wait_for_names("a\nb\n");
     ms_head_crash(serve_head);
     serve_begin(serve_address);
     late = serve_ask(h, "new", false); /* waits for head and nodes */

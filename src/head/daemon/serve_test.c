@@ -65,10 +65,10 @@ static void test_all_or_none_across_nodes(void **state)
     assert_int_equal(s.exits, 0); /* nobody has heard of them */
     test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(serve_ask(h, "actor", false), 0, NULL);
-    ops_expect(ms_head_hold_port_on(h, "b", "actor:1"), 0, NULL);
+    ops_expect(ops_hold_port(h, "b", "actor:1"), 0, NULL);
     assert_int_equal(test_agent_ports(b), 1);
     assert_int_equal(test_agent_ports(a), 1); /* the cluster's own, where rank 0 is */
-    ops_expect(ms_head_drop_port(h, "actor:1"), 0, NULL);
+    ops_expect(ops_drop_port(h, "actor:1"), 0, NULL);
     assert_int_equal(test_agent_ports(b), 0);
     ms_head_stop(h, 0);
     assert_int_equal(test_agent_living(a), 0);

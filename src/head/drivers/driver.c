@@ -147,8 +147,7 @@ static void tell_forget(struct ms_driver *d)
 
 void ms_driver_settle(struct ms_driver *d)
 {
-    Muster__Done done = MUSTER__DONE__INIT;
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+    const Muster__Done done = MUSTER__DONE__INIT;
 
     if (d->state != MS_DRIVER_ENDING || d->over || d->running || has_clusters(d) ||
         ms_fleet_has(d->head->fleet, d->id))
@@ -160,10 +159,7 @@ void ms_driver_settle(struct ms_driver *d)
         ms_timer_set(&d->grace, 0); /* not here: the caller may look at it */
         return;
     }
-    m.request = d->goodbye;
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
-    m.done = &done;
-    ms_link_send(d->wire, &m.base);
+    ms_driver_tell(d, d->goodbye, MUSTER__HEAD_TO_DRIVER__BODY_DONE, &done);
     ms_timer_set(&d->grace, CLOSING_NS);
 }
 

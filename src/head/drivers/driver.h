@@ -91,6 +91,11 @@ const char *ms_driver_print_owner(const struct ms_head *h,
 
 /* ---- what it is told ------------------------------------------------------------- */
 
+/* One of the bodies of HeadToDriver, if it is there; `request` is what it answers, or 0. */
+void ms_driver_tell(struct ms_driver *d,
+                    uint64_t request,
+                    Muster__HeadToDriver__BodyCase which,
+                    const void *body);
 void ms_driver_tell_exit(struct ms_head *h,
                          const struct ms_cluster *c,
                          uint64_t uid,

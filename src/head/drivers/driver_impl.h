@@ -1,8 +1,7 @@
 /* driver_impl.h - what the files of driver.h share
  *
  * driver.c       the record: made, found, ended
- * driver_link.c  its link
- * driver_ask.c   what it asks, and its answers
+ * driver_link.c  its link: what it asks, and its answers
  * driver_tell.c  what it is told
  */
 #ifndef MS_HEAD_DRIVERS_DRIVER_IMPL_H
@@ -17,8 +16,5 @@ void ms_driver_destroy(struct ms_driver *d);
 void ms_driver_end(struct ms_driver *d, int64_t grace_ns);
 /* In ENDING: is all of it gone? Then it is told so, if it asked, and forgotten. */
 void ms_driver_settle(struct ms_driver *d);
-
-/* A message from it; false: it is none. */
-bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len);
 
 #endif

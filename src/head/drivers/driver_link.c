@@ -1,9 +1,132 @@
-/* driver_link.c - a driver's link: it comes, is silent, breaks, comes back */
+/* driver_link.c - a driver's link: what it asks, its answers; it comes, breaks, comes back */
 #include "base/cleanup.h"
 #include "head/drivers/driver_impl.h"
 #include "head/head_impl.h"
+#include "head/ops/answer.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/ops/verbs.h"
 
 #include <errno.h>
+
+/* ---- answers --------------------------------------------------------------------- */
+
+static bool is_question(const Muster__DriverToHead *wanted)
+{
+    const struct ms_verb *v = ms_verb_find(wanted->body_case);
+
+    return v && v->is_question;
+}
+
+static void send_reply(struct ms_driver *d, const struct ms_reply *kept)
+{
+    if (d->wire)
+        ms_link_send_packed(d->wire, kept->data, kept->len);
+}
+
+static void send_answer(struct ms_driver *d, const Muster__HeadToDriver *m)
+{
+    const struct ms_reply *kept = ms_replies_keep(&d->replies, m->request, &m->base);
+
+    if (kept)
+        send_reply(d, kept);
+    else if (d->wire)
+        ms_link_send(d->wire, &m->base);
+}
+
+static void on_done(struct ms_head_op *op, void *arg)
+{
+    struct ms_driver *d = arg;
+    struct ms_error too_big = {0};
+    struct ms_answer a;
+
+    d->running--;
+    ms_answer_init(&a, op);
+    a.message.request = op->pending.number;
+    if (muster__head_to_driver__get_packed_size(&a.message) > MS_CONTROL_MAX) {
+        ms_error_set(&too_big,
+                     -EMSGSIZE,
+                     "the answer to '%s' has more than the %u MiB that a link carries",
+                     ms_verb_name(ms_verb_find(op->request->body_case)),
+                     (unsigned)(MS_CONTROL_MAX >> 20));
+        ms_answer_fail(&a, &too_big);
+    }
+    if (is_question(op->request))
+        ms_replies_forget(&d->replies, op->pending.number);
+    send_answer(d, &a.message);
+    ms_driver_settle(d);
+}
+
+static void refuse(struct ms_driver *d, uint64_t request, int code, const char *why)
+{
+    struct ms_error err = {0};
+    Muster__Failure failure;
+
+    ms_error_set(&err, code, "%s", why);
+    ms_head_failure(&failure, &err);
+    ms_driver_tell(d, request, MUSTER__HEAD_TO_DRIVER__BODY_FAILURE, &failure);
+}
+
+/* ---- requests -------------------------------------------------------------------- */
+
+static void begin(struct ms_driver *d, Muster__DriverToHead *m)
+{
+    struct ms_head_op *op = ms_head_op_create(d->head);
+
+    if (!op) {
+        ms_replies_forget(&d->replies, m->request);
+        refuse(d, m->request, -ENOMEM, "out of memory");
+        muster__driver_to_head__free_unpacked(m, NULL);
+        return;
+    }
+    d->running++;
+    op->request = m;
+    op->pending.number = m->request;
+    op->asker = ms_driver_worker(d) ? MS_ASKER_WORKER : MS_ASKER_DRIVER;
+    op->driver = d;
+    op->on_done = on_done;
+    op->done_arg = d;
+    ms_head_op_run(op);
+    ms_head_op_unref(op);
+}
+
+/* A request: carried out if it is new, answered again if it was. */
+static void take(struct ms_driver *d, Muster__DriverToHead **m)
+{
+    const struct ms_reply *kept = NULL;
+    uint64_t id;
+    int rc = ms_replies_begin(&d->replies, (*m)->request, &id, &kept);
+
+    if (rc > 0)
+        begin(d, MS_TAKE(*m));
+    else if (rc < 0)
+        refuse(d, (*m)->request, -ENOMEM, "out of memory");
+    else if (kept)
+        send_reply(d, kept);
+}
+
+/* A message from it; false: it is none. */
+static bool take_message(struct ms_driver *d, const uint8_t *body, size_t len)
+{
+    Muster__DriverToHead *m = muster__driver_to_head__unpack(NULL, len, body);
+
+    if (!m)
+        return false;
+    ms_replies_settle(&d->replies, m->answered, m->arrived, m->n_arrived);
+    if (m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE) {
+        d->goodbye = m->request;
+        ms_driver_end(d, ms_head_grace(m->goodbye->grace_ns));
+    } else if (m->request == 0 || m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_HELLO) {
+        muster__driver_to_head__free_unpacked(m, NULL);
+        return false;
+    } else if (d->state == MS_DRIVER_ENDING) {
+        refuse(d, m->request, -ESHUTDOWN, "this driver has ended");
+    } else {
+        take(d, &m);
+    }
+    muster__driver_to_head__free_unpacked(m, NULL);
+    return true;
+}
 
 /* ---- its link -------------------------------------------------------------------- */
 
@@ -11,7 +134,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_driver *d = arg;
 
-    if (ms_driver_read(d, body, len))
+    if (take_message(d, body, len))
         return;
     ms_link_destroy(MS_TAKE(d->wire));
     ms_driver_end(d, MS_STOP_GRACE_NS);

@@ -1,5 +1,4 @@
 /* driver_tell.c - what drivers are told: exits, log lines, nodes */
-#include "base/cleanup.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -7,13 +6,15 @@
 
 #include <string.h>
 
-/* The body is one of the message's, all of which are pointers. */
-static void
-tell(struct ms_driver *d, Muster__HeadToDriver__BodyCase which, const void *body)
+void ms_driver_tell(struct ms_driver *d,
+                    uint64_t request,
+                    Muster__HeadToDriver__BodyCase which,
+                    const void *body)
 {
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
-    m.body_case = which;
+    m.request = request;
+    m.body_case = which; /* all bodies are pointers in a union */
     m.welcome = (Muster__LinkWelcome *)(uintptr_t)body;
     if (d->wire)
         ms_link_send(d->wire, &m.base); /* its closing tells what went wrong */
@@ -31,7 +32,7 @@ void ms_driver_tell_exit(struct ms_head *h,
         return;
     exited.uid = uid;
     exited.exit = (Muster__Exit *)(uintptr_t)exit;
-    tell(d, MUSTER__HEAD_TO_DRIVER__BODY_EXITED, &exited);
+    ms_driver_tell(d, 0, MUSTER__HEAD_TO_DRIVER__BODY_EXITED, &exited);
 }
 
 void ms_driver_tell_exits(struct ms_driver *d)
@@ -72,7 +73,7 @@ static void tell_lines(
     some.node = node;
     some.dropped = d->lines_dropped;
     d->lines_dropped = 0;
-    tell(d, MUSTER__HEAD_TO_DRIVER__BODY_LOG, &some);
+    ms_driver_tell(d, 0, MUSTER__HEAD_TO_DRIVER__BODY_LOG, &some);
 }
 
 void ms_head_logged(struct ms_head *h, char *node, Muster__LogLines *lines)
@@ -106,7 +107,7 @@ tell_all(struct ms_head *h, Muster__HeadToDriver__BodyCase which, const void *bo
     size_t at = 0;
 
     while ((d = ms_map_next(&h->drivers, &at)))
-        tell(d, which, body);
+        ms_driver_tell(d, 0, which, body);
 }
 
 void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)

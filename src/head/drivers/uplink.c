@@ -7,6 +7,7 @@
 #include "head/nodes/local_nodes.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
+#include "head/place/kept_groups.h"
 #include "head/version.h"
 #include "io/addr.h"
 #include "wire/frame.h"
@@ -27,7 +28,7 @@ static void end_start(struct ms_uplink *u, const struct ms_error *why)
         ms_head_op_succeed(op, NULL);
 }
 
-void ms_uplink_lose(struct ms_uplink *u, const char *why)
+void ms_uplink_lose(struct ms_uplink *u, const struct ms_error *why)
 {
     struct ms_head *h = u->head;
     bool had_started = !u->start_op;
@@ -35,10 +36,10 @@ void ms_uplink_lose(struct ms_uplink *u, const char *why)
     if (u->state == MS_UPLINK_LOST)
         return;
     u->state = MS_UPLINK_LOST;
-    ms_error_set(&u->why, -EPIPE, "%s", why);
-    ms_link_destroy(MS_TAKE(u->wire));
+    end_start(u, why);
+    ms_error_set(&u->why, -EPIPE, "%s", why->text);
+    ms_link_destroy(MS_TAKE(u->wire)); /* and perhaps `why` with it */
     ms_timer_cancel(&u->redial);
-    end_start(u, &u->why);
     ms_uplink_fail_open(u, &u->why);
     ms_uplink_lose_workers(u, u->why.text);
     if (had_started && !h->stop_op && h->on_agent_lost)
@@ -56,8 +57,7 @@ void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f)
                  "the head at %.200s does not take us: %s",
                  u->addresses,
                  f->message);
-    end_start(u, &why);
-    ms_uplink_lose(u, why.text);
+    ms_uplink_lose(u, &why);
 }
 
 /* ---- the link -------------------------------------------------------------------- */
@@ -113,8 +113,7 @@ static void on_closed(void *arg, const struct ms_error *why)
     else
         ms_error_set(
             &text, why->code, "cannot join %.200s: %s", u->addresses, why->text);
-    end_start(u, &text);
-    ms_uplink_lose(u, text.text);
+    ms_uplink_lose(u, &text);
 }
 
 /* A link that was cut may take long to notice that it is healed: a new one does not. */
@@ -151,16 +150,14 @@ static void dial(struct ms_uplink *u)
                      &err);
     if (u->wire)
         return;
-    end_start(u, &err);
-    ms_uplink_lose(u, err.text);
+    ms_uplink_lose(u, &err);
 }
 
-static void start_run(struct ms_head_op *op)
+static int start_run(struct ms_head_op *op)
 {
-    struct ms_uplink *u = op->head->uplink;
-
-    u->start_op = op;
-    dial(u);
+    op->head->uplink->start_op = op;
+    dial(op->head->uplink);
+    return 0;
 }
 
 /* The node of this machine, whose folder we share with its workers. */
@@ -229,7 +226,7 @@ static void on_stop_timer(void *arg)
 
     if (!op)
         return;
-    ms_requests_remove(&u->requests, &op->request);
+    ms_requests_remove(&u->requests, &op->pending);
     ms_head_op_succeed(op, NULL);
 }
 
@@ -267,14 +264,14 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_link_destroy(u->wire);
     ms_requests_finish(&u->requests);
     ms_map_finish(&u->workers);
-    ms_uplink_forget_groups(u);
+    ms_kept_groups_finish(&u->groups);
     muster__driver_to_head__free_unpacked(u->hello, NULL);
     free(u->addresses);
     free(u);
 }
 
 /* Our clusters end with us; the answer says that they have. */
-void ms_uplink_stop_run(struct ms_head_op *op)
+int ms_uplink_stop_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     struct ms_uplink *u = h->uplink;
@@ -285,51 +282,44 @@ void ms_uplink_stop_run(struct ms_head_op *op)
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE;
     m.goodbye = &goodbye;
     goodbye.grace_ns = (uint64_t)op->grace_ns;
-    if (u->state == MS_UPLINK_READY && ms_requests_add(&u->requests, &op->request) == 0)
-        m.request = op->request.number;
+    if (u->state == MS_UPLINK_READY && ms_requests_add(&u->requests, &op->pending) == 0)
+        m.request = op->pending.number;
     if (!m.request || ms_link_send(u->wire, &m.base) < 0) {
-        ms_requests_remove(&u->requests, &op->request);
+        ms_requests_remove(&u->requests, &op->pending);
         h->stop_op = NULL;
         ms_head_op_succeed(op, NULL);
-        return;
+        return 0;
     }
     ms_timer_set(&u->stop_timer, ms_deadline_ns(MS_STOP_GRACE_NS, op->grace_ns));
+    return 0;
 }
 
 static int
 start(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
     int64_t timeout_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
-    struct ms_head_op *op = ms_head_op_create(h);
-    int rc;
+    struct ms_error why = {0};
+    int rc =
+        ms_head_op_call(h, start_run, ms_deadline_ns(ms_now_ns(), timeout_ns), &why);
 
-    if (!op)
-        return ms_error_sys(err, -ENOMEM, "cannot join");
-    op->run = start_run;
-    ms_head_op_submit(op);
-    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
-        rc = ms_error_set(err,
-                          -ETIMEDOUT,
-                          "the head at %.200s has not answered within %.3g s",
-                          h->uplink->addresses,
-                          (double)timeout_ns / (double)MS_NS_PER_S);
-    else
-        rc = ms_head_op_result(op, err);
-    ms_head_op_unref(op);
-    return rc;
+    if (rc < 0 && !why.code)
+        ms_error_set(&why,
+                     rc,
+                     "the head at %.200s has not answered within %.3g s",
+                     h->uplink->addresses,
+                     (double)timeout_ns / (double)MS_NS_PER_S);
+    return rc < 0 ? ms_error_set(err, rc, "%s", why.text) : 0;
 }
 
 struct ms_head *ms_head_join(const struct ms_head_options *o,
                              const struct ms_head_address *a,
                              struct ms_error *err)
 {
-    struct ms_head *h = ms_head_create(o);
+    struct ms_head *h = ms_head_create(o, err);
     int rc;
 
-    if (!h) {
-        ms_error_sys(err, -ENOMEM, "cannot join");
+    if (!h)
         return NULL;
-    }
     memcpy(h->session.secret, a->secret, sizeof h->session.secret);
     h->tls = a->tls;
     rc = ms_head_build(h, err);

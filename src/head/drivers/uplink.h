@@ -11,8 +11,8 @@ struct ms_head_op;
 struct ms_uplink;
 
 /* `run` of every request, and of the end. */
-void ms_uplink_ask_run(struct ms_head_op *op);
-void ms_uplink_stop_run(struct ms_head_op *op);
+int ms_uplink_ask_run(struct ms_head_op *op);
+int ms_uplink_stop_run(struct ms_head_op *op);
 void ms_uplink_destroy(struct ms_uplink *u); /* NULL is nothing */
 
 #endif

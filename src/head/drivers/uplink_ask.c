@@ -1,33 +1,121 @@
-/* uplink_ask.c - what a head that has joined another asks it, and the answers */
+/* uplink_ask.c - what a head that has joined another asks it, the answers, and what follows:
+ * the workers that it has, and the placement groups, for a head that was started again */
 #include "base/cleanup.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
 #include "head/ops/answer.h"
 #include "head/ops/op.h"
 #include "head/ops/verbs.h"
+#include "head/place/kept_groups.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- asking ---------------------------------------------------------------------- */
 
 static struct ms_head_op *op_of(struct ms_pending *p)
 {
-    return MS_CONTAINER(p, struct ms_head_op, request);
+    return MS_CONTAINER(p, struct ms_head_op, pending);
 }
+
+/* ---- workers: all of them end when the head is lost --------------------------------- */
+
+/* A worker is known from the answer that names it (to a creation, a restart, a resize) until
+ * its end is told. After a reconnect the head tells ends again, and sends answers that it
+ * kept, which may name a worker whose end was told before. So ends that come while such an
+ * answer is due are remembered until none is: they are not told twice, and who has ended is
+ * not taken for alive.
+ */
+
+/* What u->workers has of one. */
+static char lives, told;
+
+static bool is_naming(const struct ms_head_op *op)
+{
+    const struct ms_verb *v = op->request ? ms_verb_find(op->request->body_case) : NULL;
+
+    return v && v->answer == MUSTER__HEAD_TO_DRIVER__BODY_CREATED;
+}
+
+static bool may_be_named(const struct ms_uplink *u)
+{
+    ms_list_each (p, &u->requests.open, struct ms_pending, link)
+        if (is_naming(op_of(p)))
+            return true;
+    return false;
+}
+
+/* One that lives, or one whose end was told; 0: there is none. */
+static uint64_t find(const struct ms_uplink *u, const char *what)
+{
+    for (size_t i = 0; i < u->workers.capacity; i++)
+        if (u->workers.slots[i].key && u->workers.slots[i].value == what)
+            return u->workers.slots[i].key;
+    return 0;
+}
+
+static void worker_exited(struct ms_uplink *u, uint64_t uid, const Muster__Exit *exit)
+{
+    struct ms_head *h = u->head;
+
+    if (!uid || ms_map_find(&u->workers, uid) == &told)
+        return;
+    ms_map_remove(&u->workers, uid);
+    if (may_be_named(u))
+        (void)ms_map_add(&u->workers, uid, &told);
+    if (h->on_exit)
+        h->on_exit(h->arg, uid, exit);
+}
+
+/* One that its creation names lives, or its end follows. */
+static void name(struct ms_uplink *u, const Muster__WorkerStatus *w, bool is_new)
+{
+    if (is_new || w->state != MUSTER__WORKER_STATE__WORKER_EXITED)
+        (void)ms_map_add(&u->workers, w->uid, &lives); /* unless it is there */
+    for (size_t i = 0; i < w->n_helpers; i++)
+        name(u, w->helpers[i], is_new);
+}
+
+static void name_workers(struct ms_uplink *u,
+                         const Muster__DriverToHead *request,
+                         const Muster__ClusterStatus *c)
+{
+    for (size_t i = 0; i < c->n_workers; i++)
+        name(u,
+             c->workers[i],
+             request->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE);
+}
+
+static void forget_ends(struct ms_uplink *u)
+{
+    uint64_t uid;
+
+    while (u->workers.count && !may_be_named(u) && (uid = find(u, &told)))
+        ms_map_remove(&u->workers, uid);
+}
+
+void ms_uplink_lose_workers(struct ms_uplink *u, const char *why)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    uint64_t uid;
+
+    exit.code = -1;
+    exit.detail = (char *)(uintptr_t)why;
+    while ((uid = find(u, &lives)))
+        worker_exited(u, uid, &exit);
+}
+
+/* ---- asking ---------------------------------------------------------------------- */
 
 static int send(struct ms_uplink *u, struct ms_head_op *op)
 {
     struct ms_requests *r = &u->requests;
     int rc;
 
-    op->wanted->answered = ms_requests_watermark(r);
-    op->wanted->n_arrived = r->arrived_count;
-    op->wanted->arrived = r->arrived;
-    rc = ms_link_send(u->wire, &op->wanted->base);
-    op->wanted->n_arrived = 0;
-    op->wanted->arrived = NULL; /* it is not the message's */
+    op->request->answered = ms_requests_watermark(r);
+    op->request->n_arrived = r->arrived_count;
+    op->request->arrived = r->arrived;
+    rc = ms_link_send(u->wire, &op->request->base);
+    op->request->n_arrived = 0;
+    op->request->arrived = NULL; /* it is not the message's */
     if (rc == 0)
         ms_requests_told(r);
     return rc;
@@ -36,34 +124,33 @@ static int send(struct ms_uplink *u, struct ms_head_op *op)
 /* Whatever way it ends. */
 static void on_failed(struct ms_head_op *op)
 {
-    ms_requests_remove(&op->head->uplink->requests, &op->request);
-    ms_uplink_forget_ends(op->head->uplink);
+    ms_requests_remove(&op->head->uplink->requests, &op->pending);
+    forget_ends(op->head->uplink);
 }
 
-void ms_uplink_ask_run(struct ms_head_op *op)
+int ms_uplink_ask_run(struct ms_head_op *op)
 {
     struct ms_uplink *u = op->head->uplink;
     int rc = 0;
 
     if (u->state == MS_UPLINK_LOST) {
-        ms_head_op_fail_with(op, &u->why);
-        return;
+        op->error = u->why;
+        return u->why.code;
     }
-    if (ms_requests_add(&u->requests, &op->request) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
-    op->wanted->request = op->request.number;
+    if (ms_requests_add(&u->requests, &op->pending) < 0)
+        return -ENOMEM;
+    op->request->request = op->pending.number;
     op->on_failed = on_failed;
     if (u->state == MS_UPLINK_READY)
         rc = send(u, op);
-    if (rc == -EMSGSIZE || rc == -ENOMEM)
-        ms_head_op_fail(op, rc, "cannot ask the head: %s", strerror(-rc));
+    if (rc != -EMSGSIZE && rc != -ENOMEM)
+        return 0; /* it was sent, or is when the link is back */
+    return ms_error_set(&op->error, rc, "cannot ask the head: %s", strerror(-rc));
 }
 
-void ms_uplink_tell(struct ms_uplink *u,
-                    Muster__DriverToHead__BodyCase which,
-                    const void *body)
+/* A request whose answer nobody waits for; one of the bodies of DriverToHead. */
+static void
+tell(struct ms_uplink *u, Muster__DriverToHead__BodyCase which, const void *body)
 {
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
@@ -79,7 +166,7 @@ void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why)
         struct ms_head_op *op =
             op_of(ms_list_first(&u->requests.open, struct ms_pending, link));
 
-        ms_requests_remove(&u->requests, &op->request);
+        ms_requests_remove(&u->requests, &op->pending);
         if (op != u->head->stop_op)
             ms_head_op_fail_with(op, why);
     }
@@ -90,21 +177,22 @@ static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
 
-    destroy.name = op->wanted->create->spec->name;
+    destroy.name = op->request->create->spec->name;
     destroy.own = true;
-    ms_uplink_tell(u, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
+    tell(u, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
 }
 
 void ms_uplink_resend(struct ms_uplink *u, bool is_new)
 {
-    if (is_new)
-        ms_uplink_restore_groups(u);
+    ms_list_each (k, &u->groups, struct ms_kept_group, link)
+        if (is_new)
+            tell(u, MUSTER__DRIVER_TO_HEAD__BODY_RESTORE_GROUP, k->message);
     ms_list_each (p, &u->requests.open, struct ms_pending, link) {
         struct ms_head_op *op = op_of(p);
 
-        if (!op->wanted)
+        if (!op->request)
             continue; /* the goodbye goes with its link */
-        if (is_new && op->wanted->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE)
+        if (is_new && op->request->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE)
             begin_anew(u, op);
         send(u, op);
     }
@@ -112,23 +200,42 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new)
 
 /* ---- answers --------------------------------------------------------------------- */
 
+/* An answer that may be about a group. */
+static void note_group(struct ms_uplink *u,
+                       const Muster__DriverToHead *request,
+                       const Muster__HeadToDriver *answer)
+{
+    bool is_group = answer->body_case == MUSTER__HEAD_TO_DRIVER__BODY_GROUP;
+
+    if (request->body_case == MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP && is_group)
+        ms_kept_group_put(&u->groups, request->place_group, answer->group);
+    if (request->body_case == MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP && is_group)
+        ms_kept_group_put(&u->groups, NULL, answer->group);
+    if (request->body_case != MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP ||
+        answer->body_case != MUSTER__HEAD_TO_DRIVER__BODY_DONE)
+        return;
+    ms_list_each (k, &u->groups, struct ms_kept_group, link)
+        if (request->remove_group->id
+                ? k->message->status->id == request->remove_group->id
+                : strcmp(k->message->status->name, request->remove_group->name) == 0)
+            ms_kept_group_destroy(k);
+}
+
 /* Takes what workers said out of the answer. */
 static void fail(struct ms_head_op *op, Muster__HeadToDriver *m)
 {
     const Muster__Failure *f = m->failure;
-    struct ms_error why = {0};
 
-    if (f->traceback[0])
-        op->table = strdup(f->traceback);
-    ms_error_set(&why, f->code < 0 ? f->code : -EIO, "%s", f->message);
+    ms_buf_append(&op->table, f->traceback, strlen(f->traceback));
+    ms_error_set(&op->error, f->code < 0 ? f->code : -EIO, "%s", f->message);
     if (f->n_workers)
         op->failure = MS_TAKE(m->failure);
-    ms_head_op_fail_with(op, &why);
+    ms_head_op_done(op);
 }
 
 static void succeed(struct ms_head_op *op, Muster__HeadToDriver *m)
 {
-    const struct ms_verb *v = op->wanted ? ms_verb_find(op->wanted->body_case) : NULL;
+    const struct ms_verb *v = op->request ? ms_verb_find(op->request->body_case) : NULL;
     ProtobufCMessage *result = NULL;
 
     if (ms_answer_take(v, m, &result) < 0)
@@ -149,10 +256,11 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
     op->on_failed = NULL;
     if (op == u->head->stop_op)
         u->head->stop_op = NULL;
-    ms_uplink_note_group(u, op->wanted, m);
-    if (op->wanted && m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
-        ms_uplink_workers_named(u, op->wanted, m->created);
-    ms_uplink_forget_ends(u);
+    if (op->request)
+        note_group(u, op->request, m);
+    if (op->request && m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
+        name_workers(u, op->request, m->created);
+    forget_ends(u);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE)
         fail(op, m);
     else
@@ -161,13 +269,15 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
 
 bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
 {
+    static const struct ms_error stopped = {
+        -EPIPE, "the head was stopped, and all workers with it"};
     Muster__HeadToDriver *m = muster__head_to_driver__unpack(NULL, len, body);
     struct ms_head *h = u->head;
 
     if (!m)
         return false;
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_EXITED && m->exited->exit)
-        ms_uplink_worker_exited(u, m->exited->uid, m->exited->exit);
+        worker_exited(u, m->exited->uid, m->exited->exit);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CHANGED)
         atomic_fetch_add(&h->changes, 1);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME)
@@ -176,7 +286,7 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
              u->state == MS_UPLINK_GREETING)
         ms_uplink_refused(u, m->failure);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE)
-        ms_uplink_lose(u, "the head was stopped, and all workers with it");
+        ms_uplink_lose(u, &stopped);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_NODE && h->on_node)
         h->on_node(h->arg, m->node);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_LOG && h->on_log)

@@ -38,8 +38,8 @@ struct ms_uplink {
     struct ms_link *wire;
     uint64_t head_id;            /* that welcomed us last; 0: none has */
     struct ms_requests requests; /* operations that the head has not answered */
-    struct ms_map workers;       /* uid -> whether it lives (uplink_workers.c) */
-    struct ms_list groups;       /* that we have; see uplink_groups.c */
+    struct ms_map workers;       /* uid -> whether it lives (uplink_ask.c) */
+    struct ms_list groups;       /* ms_kept_group: that we have */
     struct ms_head_op *start_op; /* until we are welcomed for the first time */
     struct ms_timer redial;      /* from outside of the link's own callbacks */
     struct ms_timer stop_timer;
@@ -51,37 +51,15 @@ struct ms_uplink {
 void ms_uplink_resend(struct ms_uplink *u, bool is_new);
 /* A message from the head; false: it is none. */
 bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len);
-/* A request whose answer nobody waits for; one of the bodies of DriverToHead. */
-void ms_uplink_tell(struct ms_uplink *u,
-                    Muster__DriverToHead__BodyCase which,
-                    const void *body);
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
 
-/* uplink_workers.c */
-/* The head tells an end, or answers an AskDeath: on_exit comes, if it is news. */
-void ms_uplink_worker_exited(struct ms_uplink *u,
-                             uint64_t uid,
-                             const Muster__Exit *exit);
-/* An answer to `wanted` names the workers of a cluster. */
-void ms_uplink_workers_named(struct ms_uplink *u,
-                             const Muster__DriverToHead *wanted,
-                             const Muster__ClusterStatus *c);
-/* A request was answered or has failed: ends that no answer can name any more. */
-void ms_uplink_forget_ends(struct ms_uplink *u);
 /* Nobody can say how they ended, but they do: agents miss the head too. */
 void ms_uplink_lose_workers(struct ms_uplink *u, const char *why);
-
-/* uplink_groups.c */
-/* An answer that may be about a group. */
-void ms_uplink_note_group(struct ms_uplink *u,
-                          const Muster__DriverToHead *wanted,
-                          const Muster__HeadToDriver *answer);
-void ms_uplink_restore_groups(struct ms_uplink *u);
-void ms_uplink_forget_groups(struct ms_uplink *u);
 
 /* uplink.c */
 void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w);
 void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f);
-void ms_uplink_lose(struct ms_uplink *u, const char *why);
+/* All that is open fails; the start, if it was still under way, with `why` itself. */
+void ms_uplink_lose(struct ms_uplink *u, const struct ms_error *why);
 
 #endif

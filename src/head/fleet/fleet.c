@@ -1,11 +1,13 @@
-/* fleet.c - leases of an orchestrator's pieces, and what happens to them */
+/* fleet.c - leases of an orchestrator's pieces, what happens to them, and which orchestrator */
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"
 #include "head/nodes/dialled.h"
 #include "head/stop.h"
-
-#include "base/cleanup.h"
+#include "orchestrator/local/local.h"
+#include "orchestrator/ray/ray.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +36,7 @@ struct ms_lease *ms_lease_create(struct ms_fleet *f, const char *key, uint64_t d
     return l;
 }
 
-void ms_lease_destroy(struct ms_lease *l)
+static void lease_destroy(struct ms_lease *l)
 {
     ms_list_remove(&l->link);
     for (size_t i = 0; i < l->count; i++)
@@ -228,7 +230,8 @@ static void end_lease(struct ms_lease *l)
     ms_fleet_give_back(l);
 }
 
-void ms_fleet_again(void *arg)
+/* Of a timer: what could not be given back. */
+static void again(void *arg)
 {
     struct ms_fleet *f = arg;
 
@@ -244,7 +247,7 @@ void ms_lease_settle(struct ms_lease *l)
 
     if (l->asks || l->is_held)
         return;
-    ms_lease_destroy(l);
+    lease_destroy(l);
     ms_driver_cluster_gone(h, driver);
     ms_head_stop_step(h);
 }
@@ -273,4 +276,115 @@ bool ms_fleet_end(struct ms_fleet *f)
     ms_list_each (l, &f->leases, struct ms_lease, link)
         end_lease(l);
     return ms_list_is_empty(&f->leases);
+}
+
+/* ---- which orchestrators there are ------------------------------------------------- */
+
+static struct ms_orchestrator *
+open_local(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *err)
+{
+    char log_dir[PATH_MAX];
+
+    snprintf(log_dir, sizeof log_dir, "%s/logs", f->head->session.dir);
+    return ms_orchestrator_local(
+        &(struct ms_local_options){
+            .loop = f->head->loop,
+            .agent_path = l->agent_path,
+            .nodes = (const Muster__NodeShape *const *)f->whole.shapes,
+            .node_count = f->whole.count,
+            .prefixes = l->prefixes,
+            .log_dir = log_dir},
+        err);
+}
+
+static struct ms_orchestrator *
+open_ray(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *err)
+{
+    return ms_ray_create(&(struct ms_ray_options){.loop = f->head->loop,
+                                                  .site = {.address = l->address,
+                                                           .muster = l->agent_path},
+                                                  .name = f->head->session.name},
+                         err);
+}
+
+static const struct {
+    const char *name;
+    struct ms_orchestrator *(*open)(struct ms_fleet *f,
+                                    const struct ms_head_lender *l,
+                                    struct ms_error *err);
+    bool is_here; /* its nodes are on this machine */
+} table[] = {
+    {"local", open_local, true},
+    {"ray", open_ray, false},
+};
+
+static int find(const char *name, size_t *out, struct ms_error *err)
+{
+    for (*out = 0; *out < MS_COUNT(table); ++*out)
+        if (strcmp(table[*out].name, name) == 0)
+            return 0;
+    return ms_error_set(err, -EINVAL, "orchestrator '%.32s': there is none", name);
+}
+
+/* ---- life -------------------------------------------------------------------------- */
+
+void ms_fleet_destroy(struct ms_fleet *f)
+{
+    if (!f)
+        return;
+    ms_fleet_asks_finish(f);
+    if (f->o)
+        f->o->ops->destroy(f->o);
+    ms_list_each (l, &f->leases, struct ms_lease, link)
+        lease_destroy(l);
+    ms_timer_finish(&f->again);
+    ms_whole_nodes_finish(&f->whole);
+    free(f->address);
+    free(f);
+}
+
+/* All of ours: an agent takes the first one that answers. */
+static char *address_of(const struct ms_head *h)
+{
+    struct ms_buf text;
+    char *out = NULL;
+    int rc = 0;
+
+    ms_buf_init(&text);
+    for (size_t i = 0; rc == 0 && h->addresses && h->addresses[i]; i++)
+        rc = ms_buf_printf(&text, "%s%s", i ? "," : "", h->addresses[i]);
+    if (rc == 0 && ms_buf_str(&text))
+        out = strdup(ms_buf_str(&text));
+    ms_buf_finish(&text);
+    return out;
+}
+
+int ms_fleet_open(struct ms_head *h,
+                  const struct ms_head_lender *l,
+                  struct ms_error *err)
+{
+    struct ms_fleet *f = h->fleet = calloc(1, sizeof *f);
+    size_t at = 0;
+    int rc = f ? find(l->name, &at, err) : ms_error_set(err, -ENOMEM, "out of memory");
+
+    if (!f)
+        return rc;
+    f->head = h;
+    f->on_piece = l->on_piece;
+    f->arg = l->arg;
+    ms_list_init(&f->leases);
+    ms_list_init(&f->asks);
+    snprintf(f->secret_file, sizeof f->secret_file, "%s/secret", h->session.dir);
+    if (rc == 0)
+        rc = ms_whole_nodes_init(
+            &f->whole, l->nodes, l->node_count, table[at].is_here, err);
+    if (rc == 0 && ms_timer_init(&f->again, h->loop, again, f) < 0)
+        rc = ms_error_set(err, -ENOMEM, "out of memory");
+    if (rc < 0)
+        return rc;
+    f->address = address_of(h);
+    if (!f->address)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    f->o = table[at].open(f, l, err);
+    return f->o ? 0 : -EIO;
 }

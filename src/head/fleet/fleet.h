@@ -32,11 +32,6 @@ int ms_fleet_open(struct ms_head *h,
                   struct ms_error *err);
 void ms_fleet_destroy(struct ms_fleet *f); /* NULL is nothing */
 
-/* `run` of requests */
-void ms_fleet_reserve_run(struct ms_head_op *op);
-void ms_fleet_release_run(struct ms_head_op *op);
-void ms_fleet_describe_run(struct ms_head_op *op);
-
 /* A living piece is on this node. NULL lends nothing. */
 bool ms_fleet_lends(const struct ms_fleet *f, const char *node);
 /* Give back all that this driver has. */

@@ -98,14 +98,10 @@ static void answer_with(struct ms_head_op *op,
                         const struct ms_fleet *f,
                         const struct ms_orch_answer *answer)
 {
-    ProtobufCMessage *m = NULL;
-
     if (answer->count > 0)
-        m = message_of(f, &answer->reservations[0]);
-    if (m || answer->count == 0)
-        ms_head_op_succeed(op, m);
+        ms_head_op_answer(op, message_of(f, &answer->reservations[0]));
     else
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        ms_head_op_succeed(op, NULL);
 }
 
 /* Agents that were started and could not reach us look the same from here. */
@@ -145,12 +141,12 @@ static void not_released(struct ms_lease *l)
 
 static bool is_all(const struct ask *a)
 {
-    return !a->op || a->op->wanted->release_pieces->n_numbers == 0;
+    return !a->op || a->op->request->release_pieces->n_numbers == 0;
 }
 
 static void released(const struct ask *a)
 {
-    const Muster__ReleasePieces *some = a->op ? a->op->wanted->release_pieces : NULL;
+    const Muster__ReleasePieces *some = a->op ? a->op->request->release_pieces : NULL;
 
     if (is_all(a))
         a->lease->is_held = false;
@@ -182,11 +178,9 @@ static void on_done(void *arg,
 }
 
 /* Before it was asked. */
-static void fail(struct ask *a, const struct ms_error *why)
+static void fail(struct ask *a, struct ms_error why)
 {
-    struct ms_error copy = *why;
-
-    on_done(a, copy.code, &copy, NULL);
+    on_done(a, why.code, &why, NULL);
 }
 
 /* ---- asking ------------------------------------------------------------------------ */
@@ -194,7 +188,7 @@ static void fail(struct ask *a, const struct ms_error *why)
 static int begin_reserve(struct ask *a, struct ms_error *err)
 {
     struct ms_fleet *f = a->lease->fleet;
-    const Muster__Reserve *m = a->op->wanted->reserve;
+    const Muster__Reserve *m = a->op->request->reserve;
     MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
     const struct ms_agent_start start = {.head = f->address,
                                          .secret_file = f->secret_file};
@@ -218,11 +212,11 @@ static void begin(struct ask *a)
 {
     struct ms_fleet *f = a->lease->fleet;
     const Muster__ReleasePieces *some =
-        a->op && a->kind == RELEASE ? a->op->wanted->release_pieces : NULL;
+        a->op && a->kind == RELEASE ? a->op->request->release_pieces : NULL;
     struct ms_error err = {-ENOMEM, "out of memory"};
 
     if (a->kind == RESERVE && begin_reserve(a, &err) < 0) {
-        fail(a, &err);
+        fail(a, err);
         return;
     }
     if (a->kind == RELEASE)
@@ -235,7 +229,7 @@ static void begin(struct ask *a)
     if (a->kind == DESCRIBE)
         a->under_way = f->o->ops->list(f->o, a->lease->key, on_done, a);
     if (!a->under_way)
-        fail(a, &err);
+        fail(a, err);
 }
 
 void ms_fleet_asks_go(struct ms_fleet *f, const struct ms_error *why)
@@ -245,7 +239,7 @@ void ms_fleet_asks_go(struct ms_fleet *f, const struct ms_error *why)
     ms_list_each (a, &f->asks, struct ask, link)
         if (!a->under_way) {
             if (why)
-                fail(a, &copy);
+                fail(a, copy);
             else
                 begin(a);
         }
@@ -269,7 +263,7 @@ static void cancel(struct ms_lease *l)
             if (a->under_way)
                 f->o->ops->cancel(a->under_way);
             else
-                fail(a, &(struct ms_error){-ECANCELED, "it was given back meanwhile"});
+                fail(a, (struct ms_error){-ECANCELED, "it was given back meanwhile"});
         }
 }
 
@@ -288,111 +282,94 @@ void ms_fleet_give_back(struct ms_lease *l)
 /* ---- requests ---------------------------------------------------------------------- */
 
 /* 0; the lease is NULL if nobody has that key. */
-static int find_own(const struct ms_head_op *op,
-                    const char *key,
-                    struct ms_lease **out,
-                    struct ms_error *err)
+static int find_own(struct ms_head_op *op, const char *key, struct ms_lease **out)
 {
     struct ms_fleet *f = op->head->fleet;
+    struct ms_lease *l = f ? ms_lease_find(f, key) : NULL;
 
-    *out = NULL;
+    *out = l;
     if (!f)
-        return ms_error_set(err,
+        return ms_error_set(&op->error,
                             -ENOTSUP,
                             "this head has no orchestrator that lends machines: "
                             "init(orchestrator=...), or `muster run`");
     if (op->head->stop_op)
-        return ms_error_set(err, -ESHUTDOWN, "the head is ending");
+        return ms_error_set(&op->error, -ESHUTDOWN, "the head is ending");
     if (!key[0] || strlen(key) > MS_ORCH_KEY_MAX)
+        return ms_error_set(&op->error,
+                            -EINVAL,
+                            "a reservation's name has 1 to %zu bytes",
+                            MS_ORCH_KEY_MAX);
+    if (l && l->driver != ms_driver_id(op->driver))
         return ms_error_set(
-            err, -EINVAL, "a reservation's name has 1 to %zu bytes", MS_ORCH_KEY_MAX);
-    *out = ms_lease_find(f, key);
-    if (*out && (*out)->driver != ms_driver_id(op->driver))
-        return ms_error_set(
-            err, -EEXIST, "reservation '%s' is another driver's", (*out)->key);
+            &op->error, -EEXIST, "reservation '%s' is another driver's", l->key);
     return 0;
 }
 
-static int check_reserve(struct ms_head_op *op, struct ms_error *err)
+static int no_reservation(struct ms_head_op *op, const char *key)
 {
-    const Muster__Reserve *m = op->wanted->reserve;
+    return ms_error_set(&op->error, -ENOENT, "there is no reservation '%s'", key);
+}
+
+int ms_fleet_reserve_run(struct ms_head_op *op)
+{
+    const Muster__PlaceGroup *m = op->request->reserve->pieces;
     struct ms_lease *l = NULL;
-    int rc = m->pieces ? find_own(op, m->pieces->name, &l, err)
-                       : ms_error_set(err, -EINVAL, "what is to be reserved?");
+    struct ask *a;
+    int rc = m ? find_own(op, m->name, &l)
+               : ms_error_set(&op->error, -EINVAL, "what is to be reserved?");
 
     if (rc < 0)
         return rc;
-    if (m->more && !(l && l->is_held))
-        return ms_error_set(
-            err, -ENOENT, "there is no reservation '%s'", m->pieces->name);
-    return 0;
-}
-
-void ms_fleet_reserve_run(struct ms_head_op *op)
-{
-    const Muster__PlaceGroup *m = op->wanted->reserve->pieces;
-    struct ms_error err = {0};
-    struct ms_lease *l;
-    struct ask *a;
-
-    if (check_reserve(op, &err) < 0) {
-        ms_head_op_fail_with(op, &err);
-        return;
-    }
-    l = ms_lease_find(op->head->fleet, m->name);
+    if (op->request->reserve->more && !(l && l->is_held))
+        return no_reservation(op, m->name);
     if (!l)
         l = ms_lease_create(op->head->fleet, m->name, ms_driver_id(op->driver));
     a = l ? ask_create(l, RESERVE, op) : NULL;
-    if (!a) {
-        if (l)
-            ms_lease_settle(l);
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
+    if (l && !a)
+        ms_lease_settle(l);
+    if (!a)
+        return -ENOMEM;
     l->is_ending = l->was_begun = false;
     a->deadline_ns = ms_deadline_ns(ms_now_ns(), ms_head_grace(m->timeout_ns));
     go(a);
+    return 0;
 }
 
 /* Of a lease that is there. */
-static void
+static int
 ask_about(struct ms_head_op *op, struct ms_lease *l, enum kind kind, bool is_end)
 {
     struct ask *a = ask_create(l, kind, op);
 
-    if (!a) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
+    if (!a)
+        return -ENOMEM;
     if (is_end)
         cancel(l);
     go(a);
+    return 0;
 }
 
-void ms_fleet_release_run(struct ms_head_op *op)
+int ms_fleet_release_run(struct ms_head_op *op)
 {
-    const Muster__ReleasePieces *m = op->wanted->release_pieces;
-    struct ms_error err = {0};
-    struct ms_lease *l = NULL;
+    const Muster__ReleasePieces *m = op->request->release_pieces;
+    struct ms_lease *l;
+    int rc = find_own(op, m->key, &l);
 
-    if (find_own(op, m->key, &l, &err) < 0)
-        ms_head_op_fail_with(op, &err);
-    else if (!l)
+    if (rc == 0 && l)
+        return ask_about(op, l, RELEASE, m->n_numbers == 0);
+    if (rc == 0)
         ms_head_op_succeed(op, NULL);
-    else
-        ask_about(op, l, RELEASE, m->n_numbers == 0);
+    return rc;
 }
 
-void ms_fleet_describe_run(struct ms_head_op *op)
+int ms_fleet_describe_run(struct ms_head_op *op)
 {
-    const char *key = op->wanted->reservation->key;
-    struct ms_error err = {0};
-    struct ms_lease *l = NULL;
+    const char *key = op->request->reservation->key;
+    struct ms_lease *l;
+    int rc = find_own(op, key, &l);
 
-    if (find_own(op, key, &l, &err) < 0)
-        ms_head_op_fail_with(op, &err);
-    else if (!l)
-        ms_head_op_fail(op, -ENOENT, "there is no reservation '%s'", key);
-    else
-        ask_about(op, l, DESCRIBE, false);
+    if (rc == 0 && !l)
+        rc = no_reservation(op, key);
+    return rc < 0 ? rc : ask_about(op, l, DESCRIBE, false);
 }

@@ -1,8 +1,7 @@
 /* fleet_impl.h - what the files of fleet.h share
  *
- * fleet.c       leases, and what happens to them
+ * fleet.c       leases, what happens to them, and which orchestrator
  * fleet_ask.c   requests
- * fleet_open.c  which orchestrator
  */
 #ifndef MS_HEAD_FLEET_FLEET_IMPL_H
 #define MS_HEAD_FLEET_FLEET_IMPL_H
@@ -58,7 +57,6 @@ struct ms_fleet {
 struct ms_lease *ms_lease_find(const struct ms_fleet *f, const char *key);
 /* NULL: out of memory. */
 struct ms_lease *ms_lease_create(struct ms_fleet *f, const char *key, uint64_t driver);
-void ms_lease_destroy(struct ms_lease *l);
 /* Forget it if there is nothing of it. */
 void ms_lease_settle(struct ms_lease *l);
 /* The name of its node here; NULL: not known yet. */
@@ -71,8 +69,6 @@ void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *p);
 
 /* See that the orchestrator is watched; then ms_fleet_asks_go. */
 void ms_fleet_listen(struct ms_fleet *f);
-/* Of a timer: what could not be given back. */
-void ms_fleet_again(void *arg);
 
 /* ---- fleet_ask.c ------------------------------------------------------------------- */
 

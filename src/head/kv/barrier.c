@@ -81,13 +81,12 @@ static void on_late(void *arg)
     struct ms_head_op *op = arg;
     const struct ms_barrier *b = op->data;
     struct ms_buf ranks;
-    struct ms_error why = {0};
     size_t missing;
 
     ms_buf_init(&ranks);
     missing = print_missing(&ranks, b);
     if (missing)
-        ms_error_set(&why,
+        ms_error_set(&op->error,
                      -ETIMEDOUT,
                      "barrier '%s' of %s: %zu of %zu ranks have not come in time: %.*s",
                      b->name,
@@ -97,14 +96,14 @@ static void on_late(void *arg)
                      (int)ranks.len,
                      ranks.len ? (const char *)ranks.data : "");
     else
-        ms_error_set(&why,
+        ms_error_set(&op->error,
                      -ETIMEDOUT,
                      "barrier '%s' of %s: all ranks have come, but some did not wait "
                      "long enough",
                      b->name,
                      b->cluster);
     ms_buf_finish(&ranks);
-    ms_head_op_fail_with(op, &why);
+    ms_head_op_done(op);
 }
 
 /* ---- the end of the waiting ------------------------------------------------------ */
@@ -119,7 +118,9 @@ static void end(struct ms_barrier *b, const struct ms_error *why)
         op->data = NULL;
         op->on_failed = NULL;
         b->count--;
-        ms_head_op_complete(op, why, NULL);
+        if (why)
+            op->error = *why;
+        ms_head_op_done(op);
     }
     b->count--;
     release(b);
@@ -151,23 +152,24 @@ void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot)
 
 /* ---- arriving -------------------------------------------------------------------- */
 
-static int check(const struct ms_head_op *op, struct ms_error *err)
+static int check(struct ms_head_op *op, const struct ms_slot *slot)
 {
-    const char *name = op->wanted->barrier->name;
-    const struct ms_slot *slot = slot_of(op);
+    const char *name = op->request->barrier->name;
 
     if (!slot)
-        return ms_error_set(
-            err, -EPERM, "barrier '%.64s': only workers of a cluster meet there", name);
+        return ms_error_set(&op->error,
+                            -EPERM,
+                            "barrier '%.64s': only workers of a cluster meet there",
+                            name);
     if (!name[0] || strlen(name) > MS_BARRIER_NAME_MAX)
-        return ms_error_set(err,
+        return ms_error_set(&op->error,
                             -EINVAL,
                             "a barrier's name has 1 to %zu characters",
                             MS_BARRIER_NAME_MAX);
     for (size_t i = 0; i < slot->cluster->count; i++)
         if (slot->cluster->slots[i].now.state == MUSTER__WORKER_STATE__WORKER_EXITED) {
-            describe_dead(err, name, &slot->cluster->slots[i]);
-            return err ? err->code : -EPIPE;
+            describe_dead(&op->error, name, &slot->cluster->slots[i]);
+            return -EPIPE;
         }
     return 0;
 }
@@ -191,38 +193,36 @@ find_or_create(struct ms_head *h, const struct ms_cluster *c, const char *name)
     return b;
 }
 
-void ms_head_barrier_run(struct ms_head_op *op)
+int ms_head_barrier_run(struct ms_head_op *op)
 {
-    const Muster__Barrier *asked = op->wanted->barrier;
+    const Muster__Barrier *asked = op->request->barrier;
     const struct ms_slot *slot = slot_of(op);
     int64_t wait_ns = asked->wait_ns && asked->wait_ns < MS_BARRIER_WAIT_NS
                           ? (int64_t)asked->wait_ns
                           : MS_BARRIER_WAIT_NS;
-    struct ms_error err = {0};
-    struct ms_barrier *b = NULL;
+    struct ms_barrier *b;
     int rc;
 
-    if (ms_head_wait_for_worker(op))
-        return;
-    rc = check(op, &err);
-    if (rc == 0)
-        b = find_or_create(op->head, slot->cluster, asked->name);
-    if (rc == 0 && !b)
-        rc = ms_error_set(&err, -ENOMEM, "out of memory");
-    if (rc == 0 && waits(b, slot->rank))
-        rc = ms_error_set(&err,
+    if (!slot && ms_head_wait_for_nodes(op))
+        return 0;
+    rc = check(op, slot);
+    if (rc < 0)
+        return rc;
+    b = find_or_create(op->head, slot->cluster, asked->name);
+    if (!b)
+        return -ENOMEM;
+    if (waits(b, slot->rank))
+        rc = ms_error_set(&op->error,
                           -EBUSY,
                           "barrier '%s' of %s: rank %u waits there already",
                           b->name,
                           b->cluster,
                           slot->rank);
-    if (rc == 0 && ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
-        rc = ms_error_set(&err, -ENOMEM, "out of memory");
-    if (rc < 0 || !b) {
-        if (b)
-            release(b);
-        ms_head_op_fail_with(op, &err);
-        return;
+    else
+        rc = ms_head_op_set_deadline(op, on_late, wait_ns);
+    if (rc < 0) {
+        release(b);
+        return rc;
     }
     op->data = b;
     op->on_failed = on_failed;
@@ -230,7 +230,8 @@ void ms_head_barrier_run(struct ms_head_op *op)
     b->count++;
     b->came[slot->rank] = true;
     if (b->count == b->size)
-        end(b, &err);
+        end(b, NULL);
+    return 0;
 }
 
 void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d)

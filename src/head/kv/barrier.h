@@ -12,8 +12,6 @@ struct ms_head;
 struct ms_head_op;
 struct ms_slot;
 
-/* `run` of a request */
-void ms_head_barrier_run(struct ms_head_op *op);
 /* This worker has died: the waiting of its cluster ends. */
 void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot);
 /* This one waits nowhere any more. */

@@ -1,17 +1,14 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get, keys, watch */
 #include "head/kv/kv_ask.h"
-#include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 #include "head/state/persist.h"
 #include "wire/frame.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e)
@@ -31,11 +28,9 @@ static void entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e)
 
 /* ---- changes --------------------------------------------------------------------- */
 
-static int find_owner(const struct ms_head_op *op,
-                      Muster__KvOwner asked,
-                      struct ms_kv_owner *out,
-                      struct ms_error *err)
+static int find_owner(struct ms_head_op *op, struct ms_kv_owner *out)
 {
+    Muster__KvOwner asked = op->request->kv_put->owner;
     uint64_t uid = ms_driver_worker(op->driver);
     const struct ms_slot *slot = ms_registry_find_uid(&op->head->registry, uid);
 
@@ -43,10 +38,11 @@ static int find_owner(const struct ms_head_op *op,
     if (asked == MUSTER__KV_OWNER__KV_NONE)
         return 0;
     if (uid && !slot)
-        return ms_error_set(err, -EAGAIN, "the head does not know this worker");
+        return ms_error_set(&op->error, -EAGAIN, "the head does not know this worker");
     if (asked == MUSTER__KV_OWNER__KV_WORKER && !uid)
-        return ms_error_set(
-            err, -EINVAL, "owner 'worker': who puts this is a driver, not a worker");
+        return ms_error_set(&op->error,
+                            -EINVAL,
+                            "owner 'worker': who puts this is a driver, not a worker");
     out->kind = MS_KV_DRIVER;
     out->id = uid ? slot->cluster->driver : ms_driver_id(op->driver);
     if (!op->driver && op->head->is_daemon) /* who asked is no driver */
@@ -66,50 +62,40 @@ static void answer_done(struct ms_head_op *op, bool done)
     ms_head_op_succeed_copy(op, &m.base);
 }
 
-/* Whoever reads a value may unpickle it: HTTP can put nothing that is unpickled. */
-static int check_codec(const struct ms_head_op *op, struct ms_error *err)
-{
-    if (op->asker != MS_ASKER_HTTP || op->wanted->kv_put->codec == MS_CODEC_BYTES)
-        return 0;
-    return ms_error_set(err, -EINVAL, "by HTTP a value is bytes: its codec is 0");
-}
-
-void ms_head_kv_put_run(struct ms_head_op *op)
+int ms_head_kv_put_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    const Muster__KvPut *asked = op->wanted->kv_put;
+    const Muster__KvPut *asked = op->request->kv_put;
     struct ms_kv_put put = {.key = asked->key,
                             .value = asked->value.data,
                             .len = asked->value.len,
                             .codec = asked->codec,
                             .only_if_absent = asked->only_if_absent};
-    struct ms_error err = {0};
-    int rc;
+    int rc = find_owner(op, &put.owner);
 
-    if (asked->owner != MUSTER__KV_OWNER__KV_NONE && ms_head_wait_for_worker(op))
-        return;
-    rc = check_codec(op, &err);
+    /* a reader may unpickle the value: HTTP can put nothing that is unpickled */
+    if (op->asker == MS_ASKER_HTTP && asked->codec != MS_CODEC_BYTES)
+        rc = ms_error_set(
+            &op->error, -EINVAL, "by HTTP a value is bytes: its codec is 0");
     if (rc == 0)
-        rc = find_owner(op, asked->owner, &put.owner, &err);
-    if (rc == 0)
-        rc = ms_kv_put(&h->kv.store, &put, &err);
-    if (rc < 0) {
-        ms_head_op_fail_with(op, &err);
-        return;
-    }
+        rc = ms_kv_put(&h->kv.store, &put, &op->error);
+    if (rc < 0)
+        return rc;
     answer_done(op, rc > 0);
     if (rc > 0)
         ms_head_kv_changed(h);
+    return 0;
 }
 
-void ms_head_kv_delete_run(struct ms_head_op *op)
+int ms_head_kv_delete_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    bool done = ms_kv_delete(&h->kv.store, op->wanted->kv_delete->key) > 0;
+    bool done = ms_kv_delete(&h->kv.store, op->request->kv_delete->key) > 0;
 
     answer_done(op, done);
     if (done)
         ms_head_kv_changed(h);
+    return 0;
 }
 
 static void drop(struct ms_head *h, enum ms_kv_kind kind, uint64_t id)
@@ -130,118 +116,100 @@ void ms_head_kv_worker_gone(struct ms_head *h, uint64_t uid)
 
 /* ---- many entries ----------------------------------------------------------------- */
 
-/* The entries of one answer, which are the store's. */
+/* The answer that is being made. */
 struct page {
-    Muster__KvEntry *entries, **pointers;
-    size_t count, room;
+    Muster__KvEvents *m;
     size_t bytes;
 };
 
-static void page_finish(struct page *p)
+/* 0, -E2BIG: it is full, -ENOMEM. */
+static int add(struct page *p, const struct ms_kv_entry *e, bool with_value)
 {
-    free(p->entries);
-    free(p->pointers);
-    *p = (struct page){0};
-}
+    Muster__KvEntry m;
 
-static int page_init(struct page *p, size_t room)
-{
-    p->entries = calloc(room + 1, sizeof *p->entries);
-    p->pointers = calloc(room + 1, sizeof(Muster__KvEntry *));
-    p->room = room;
-    if (p->entries && p->pointers)
-        return 0;
-    page_finish(p);
-    return -ENOMEM;
-}
-
-/* False: it is full. */
-static bool page_add(struct page *p, const struct ms_kv_entry *e, bool with_value)
-{
-    Muster__KvEntry *m = &p->entries[p->count];
-
-    if (p->count == p->room)
-        return false;
-    entry_message(m, e);
+    entry_message(&m, e);
     if (!with_value)
-        m->value = (ProtobufCBinaryData){0};
-    p->bytes += muster__kv_entry__get_packed_size(m) + 8;
-    if (p->bytes > MS_KV_ANSWER_MAX && p->count > 0)
-        return false;
-    p->pointers[p->count++] = m;
-    return true;
+        m.value = (ProtobufCBinaryData){0};
+    p->bytes += muster__kv_entry__get_packed_size(&m) + 8;
+    if (p->bytes > MS_KV_ANSWER_MAX && p->m->n_entries > 0)
+        return -E2BIG;
+    return ms_proto_append(&p->m->entries, &p->m->n_entries, ms_proto_copy(&m.base))
+               ? 0
+               : -ENOMEM;
 }
 
-static void
-answer(struct ms_head_op *op, const struct page *p, uint64_t revision, bool is_all)
+static int page_init(struct page *p, const struct ms_kv *kv, bool is_all)
 {
-    Muster__KvEvents m = MUSTER__KV_EVENTS__INIT;
-
-    m.store = op->head->kv.store.id;
-    m.revision = revision;
-    m.is_all = is_all;
-    m.n_entries = p->count;
-    m.entries = p->pointers;
-    ms_head_op_succeed_copy(op, &m.base);
+    *p = (struct page){
+        .m = (Muster__KvEvents *)ms_proto_create(&muster__kv_events__descriptor)};
+    if (!p->m)
+        return -ENOMEM;
+    p->m->store = kv->id;
+    p->m->revision = kv->revision;
+    p->m->is_all = is_all;
+    return 0;
 }
 
 /* All that there is below a prefix. */
-static void answer_all(struct ms_head_op *op, const char *prefix, bool with_values)
+static int answer_all(struct ms_head_op *op, const char *prefix, bool with_values)
 {
     const struct ms_kv *kv = &op->head->kv.store;
     size_t first, count = ms_kv_range(kv, prefix, &first);
-    struct page p = {0};
-    size_t i = 0;
+    struct page p;
+    int rc = page_init(&p, kv, true);
 
-    if (page_init(&p, count) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = add(&p, kv->entries[first + i], with_values);
+    if (rc == 0) {
+        ms_head_op_succeed(op, &p.m->base);
+        return 0;
     }
-    while (i < count && page_add(&p, kv->entries[first + i], with_values))
-        i++;
-    if (i < count)
-        ms_head_op_fail(op,
+    muster__kv_events__free_unpacked(p.m, NULL);
+    if (rc == -ENOMEM)
+        return rc;
+    return ms_error_set(&op->error,
                         -E2BIG,
                         "the %zu entries below '%.64s' take more than %zu bytes: ask "
                         "for a longer prefix",
                         count,
                         prefix,
                         (size_t)MS_KV_ANSWER_MAX);
-    else
-        answer(op, &p, kv->revision, true);
-    page_finish(&p);
 }
 
-void ms_head_kv_keys_run(struct ms_head_op *op)
+int ms_head_kv_keys_run(struct ms_head_op *op)
 {
-    answer_all(op, op->wanted->kv_keys->prefix, false);
+    return answer_all(op, op->request->kv_keys->prefix, false);
 }
 
 static bool try_watch(struct ms_head_op *op, bool is_last)
 {
-    const Muster__KvWatch *w = op->wanted->kv_watch;
+    const Muster__KvWatch *w = op->request->kv_watch;
     const struct ms_kv *kv = &op->head->kv.store;
     const struct ms_kv_entry *change;
-    struct page p = {0};
-    uint64_t upto = w->revision;
+    struct page p;
+    int rc;
 
     if (w->store != kv->id || !ms_kv_has_changes(kv, w->revision)) {
-        answer_all(op, w->prefix, true);
+        ms_head_op_end(op, answer_all(op, w->prefix, true));
         return true;
     }
-    change = ms_kv_next_change(kv, w->prefix, upto);
+    change = ms_kv_next_change(kv, w->prefix, w->revision);
     if (!change && !is_last)
         return false;
-    if (page_init(&p, change ? MS_KV_HISTORY_MAX : 0) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return true;
-    }
-    while (change && page_add(&p, change, true)) {
+    rc = page_init(&p, kv, false);
+    for (uint64_t upto = w->revision; rc == 0 && change;) {
+        rc = add(&p, change, true);
+        if (rc == -E2BIG)
+            p.m->revision = upto; /* the next question begins there */
         upto = change->revision;
         change = ms_kv_next_change(kv, w->prefix, upto);
     }
-    answer(op, &p, change ? upto : kv->revision, false);
-    page_finish(&p);
+    if (rc != -ENOMEM) {
+        ms_head_op_succeed(op, &p.m->base);
+        return true;
+    }
+    muster__kv_events__free_unpacked(p.m, NULL);
+    ms_head_op_end(op, rc);
     return true;
 }
 
@@ -251,7 +219,7 @@ static bool try_watch(struct ms_head_op *op, bool is_last)
 static bool try_get(struct ms_head_op *op, bool is_last)
 {
     const struct ms_kv_entry *e =
-        ms_kv_find(&op->head->kv.store, op->wanted->kv_get->key);
+        ms_kv_find(&op->head->kv.store, op->request->kv_get->key);
     Muster__KvEntry m;
 
     if (!e && !is_last)
@@ -261,48 +229,32 @@ static bool try_get(struct ms_head_op *op, bool is_last)
     return true;
 }
 
-static bool try(struct ms_head_op *op, bool is_last)
+static int wait_for(struct ms_head_op *op,
+                    bool (*retry)(struct ms_head_op *op, bool is_last),
+                    uint64_t wait_ns)
 {
-    return op->wanted->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_GET
-               ? try_get(op, is_last)
-               : try_watch(op, is_last);
-}
-
-static void on_late(void *arg)
-{
-    try(arg, true);
-}
-
-static void wait_for(struct ms_head_op *op, uint64_t wait_ns)
-{
-    if (try(op, wait_ns == 0))
-        return;
-    if (ms_head_op_set_deadline(
-            op, on_late, wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS) <
-        0)
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-    else
-        ms_list_add_tail(&op->head->kv.waiting, &op->wait_link);
+    return ms_head_op_wait_in(op,
+                              &op->head->kv.waiting,
+                              retry,
+                              wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns
+                                                      : MS_KV_WAIT_NS);
 }
 
 void ms_head_kv_changed(struct ms_head *h)
 {
     ms_persist_kv(h);
-    ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
-        try(op, false);
+    ms_head_op_retry_all(&h->kv.waiting);
 }
 
-void ms_head_kv_get_run(struct ms_head_op *op)
+int ms_head_kv_get_run(struct ms_head_op *op)
 {
-    struct ms_error err = {0};
+    const Muster__KvGet *get = op->request->kv_get;
+    int rc = ms_kv_check_key(get->key, &op->error);
 
-    if (ms_kv_check_key(op->wanted->kv_get->key, &err) < 0)
-        ms_head_op_fail_with(op, &err);
-    else
-        wait_for(op, op->wanted->kv_get->wait_ns);
+    return rc < 0 ? rc : wait_for(op, try_get, get->wait_ns);
 }
 
-void ms_head_kv_watch_run(struct ms_head_op *op)
+int ms_head_kv_watch_run(struct ms_head_op *op)
 {
-    wait_for(op, op->wanted->kv_watch->wait_ns);
+    return wait_for(op, try_watch, op->request->kv_watch->wait_ns);
 }

@@ -20,13 +20,6 @@ struct ms_head_kv {
     struct ms_list waiting; /* operations that wait for a change of the store */
 };
 
-/* `run` of requests */
-void ms_head_kv_put_run(struct ms_head_op *op);
-void ms_head_kv_get_run(struct ms_head_op *op);
-void ms_head_kv_delete_run(struct ms_head_op *op);
-void ms_head_kv_keys_run(struct ms_head_op *op);
-void ms_head_kv_watch_run(struct ms_head_op *op);
-
 /* What belongs to it goes. */
 void ms_head_kv_driver_gone(struct ms_head *h, uint64_t driver);
 void ms_head_kv_worker_gone(struct ms_head *h, uint64_t uid);

@@ -4,7 +4,6 @@
 #include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/nodes/ask.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 
@@ -12,30 +11,29 @@
 
 /* ---- zygotes --------------------------------------------------------------------- */
 
-static void prepared(struct ms_head_op *op)
-{
-    ms_head_op_complete(op, &op->why, NULL);
-}
-
 static void
 not_prepared(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)n;
-    op->why = *why;
+    op->error = *why;
     ms_head_op_gather_end(op);
 }
 
-void ms_head_prepare_run(struct ms_head_op *op)
+/* Completes when every node has answered, with the last failure if there was one. A node
+ * that cannot prepare says so again when it has to start something. */
+int ms_head_prepare_run(struct ms_head_op *op)
 {
-    Muster__Prepare *prepare = op->wanted->prepare;
+    Muster__Prepare *prepare = op->request->prepare;
 
-    ms_head_op_gather(op, prepared);
+    ms_head_op_gather(op, ms_head_op_done);
     op->on_refused = not_prepared;
     prepare->driver = ms_driver_id(op->driver);
     ms_list_each (n, &op->head->nodes, struct ms_node, link)
-        if (ms_driver_introduce(op->driver, n, &op->why) == 0)
-            ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_PREPARE, prepare, &op->why);
+        if (ms_driver_introduce(op->driver, n, &op->error) == 0)
+            ms_node_ask(
+                n, op, MUSTER__HEAD_TO_AGENT__BODY_PREPARE, prepare, &op->error);
     ms_head_op_gather_end(op);
+    return 0;
 }
 
 /* ---- logs ------------------------------------------------------------------------ */
@@ -50,18 +48,18 @@ log_read(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
         ms_head_op_fail(op, -EPROTO, "the node gave another answer than was asked for");
 }
 
-void ms_head_read_log_run(struct ms_head_op *op)
+int ms_head_read_log_run(struct ms_head_op *op)
 {
-    Muster__ReadLog *want = op->wanted->read_log;
+    Muster__ReadLog *want = op->request->read_log;
     struct ms_node *n = ms_node_find(op->head, want->node);
-    struct ms_error err = {0};
 
     op->on_answer = log_read;
     if (!n)
-        ms_head_op_fail(
-            op, -ENODEV, "node %.64s is gone, and its logs with it", want->node);
-    else if (ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, want, &err) < 0)
-        ms_head_op_fail_with(op, &err);
+        return ms_error_set(&op->error,
+                            -ENODEV,
+                            "node %.64s is gone, and its logs with it",
+                            want->node);
+    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, want, &op->error);
 }
 
 /* ---- objects --------------------------------------------------------------------- */
@@ -123,17 +121,16 @@ static void forget_list(struct ms_head_op *op)
     protobuf_c_message_free_unpacked(MS_TAKE(op->message), NULL);
 }
 
-void ms_head_objects_run(struct ms_head_op *op)
+/* Nodes that do not answer in MS_STORE_SHOW_NS say why not. */
+int ms_head_objects_run(struct ms_head_op *op)
 {
-    uint32_t most = op->wanted->objects->most;
+    uint32_t most = op->request->objects->most;
     Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
 
     op->message = ms_proto_create(&muster__objects__descriptor);
     op->on_failed = forget_list;
-    if (!op->message || ms_head_op_set_deadline(op, on_late, MS_STORE_SHOW_NS) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
+    if (!op->message || ms_head_op_set_deadline(op, on_late, MS_STORE_SHOW_NS) < 0)
+        return -ENOMEM;
     ms_head_op_gather(op, all_listed);
     op->on_answer = listed;
     op->on_refused = not_listed;
@@ -147,4 +144,5 @@ void ms_head_objects_run(struct ms_head_op *op)
             add_why(op, n->name, err.text);
     }
     ms_head_op_gather_end(op);
+    return 0;
 }

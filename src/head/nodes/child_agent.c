@@ -341,21 +341,19 @@ static void run_one(struct ms_child_agent *l)
         not_started(l, &(struct ms_error){-ENOMEM, "out of memory"});
 }
 
-void ms_child_agent_run(struct ms_head_op *op)
+int ms_child_agent_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
 
     op->on_refused = start_refused;
+    if (ms_head_op_set_deadline(op, on_late, h->start_ns) < 0)
+        return -ENOMEM;
     ms_list_each (n, &h->nodes, struct ms_node, link)
         n->child->start_op = op;
-    if (ms_head_op_set_deadline(op, on_late, h->start_ns) < 0) {
-        forget_start(h);
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
     ms_list_each (n, &h->nodes, struct ms_node, link)
         if (n->child->start_op) /* else another one has failed */
             run_one(n->child);
+    return 0;
 }
 
 int ms_child_agent_init(struct ms_head *h,

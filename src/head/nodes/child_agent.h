@@ -20,7 +20,7 @@ int ms_child_agent_init(struct ms_head *h,
                         Muster__HeadToAgent *config);
 /* `run` of the start of all of them: it completes when all are ready, or one will not be.
  * The options are used until it has run. */
-void ms_child_agent_run(struct ms_head_op *op);
+int ms_child_agent_run(struct ms_head_op *op);
 /* Of the node, which owns it. NULL is nothing. */
 void ms_child_agent_destroy(struct ms_child_agent *l);
 /* Takes the message. */

@@ -4,17 +4,18 @@
 #include "base/name.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/ports.h"
-#include "head/daemon/hello.h"
+#include "head/daemon/control.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
-#include "head/state/recovery.h"
+#include "head/state/persist.h"
 #include "head/stop.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,24 +32,26 @@ void *ms_node_unforgotten(void)
 static void on_grace(void *arg);
 static void begin_grace(struct ms_node *n, int64_t grace_ns);
 
-static void lose(struct ms_node *n, const char *why)
+__attribute__((format(printf, 2, 3))) static void
+lose(struct ms_node *n, const char *fmt, ...)
 {
     struct ms_head *h = n->head;
+    char why[MS_ERROR_TEXT_MAX];
+    va_list ap;
 
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
     ms_node_is_gone(n, why);
     ms_drivers_tell_node(h, n);
+    ms_persist_forget_node(h, n->name);
     ms_node_destroy(n);
-    ms_recovery_note(h);
     ms_head_stop_step(h);
 }
 
 static void lose_ended(struct ms_node *n)
 {
-    struct ms_error why = {0};
-
-    ms_error_set(
-        &why, -EPIPE, "the agent on node %s (pid %d) has ended", n->name, (int)n->pid);
-    lose(n, why.text);
+    lose(n, "the agent on node %s (pid %d) has ended", n->name, (int)n->pid);
 }
 
 /* Its link is closed; who lends it may know more. */
@@ -66,7 +69,6 @@ static void wait_for_cause(struct ms_node *n, bool is_over)
 static void on_grace(void *arg)
 {
     struct ms_node *n = arg;
-    struct ms_error why = {0};
 
     if (n->is_asked && !n->is_over) { /* perhaps it is the network */
         n->is_asked = false;
@@ -77,13 +79,11 @@ static void on_grace(void *arg)
         lose_ended(n);
         return;
     }
-    ms_error_set(&why,
-                 -EPIPE,
-                 "node %s was silent for %.3g s",
-                 n->name,
-                 (double)n->head->link_grace_ns / (double)MS_NS_PER_S);
     n->silent = true;
-    lose(n, why.text);
+    lose(n,
+         "node %s was silent for %.3g s",
+         n->name,
+         (double)n->head->link_grace_ns / (double)MS_NS_PER_S);
 }
 
 /* It has this long to be heard again. */
@@ -107,7 +107,7 @@ void ms_dialled_is_over(struct ms_head *h, const char *name, const char *why)
     struct ms_node *n = ms_node_find(h, name);
 
     if (n && !n->child)
-        lose(n, why);
+        lose(n, "%s", why);
 }
 
 /* ---- its link -------------------------------------------------------------------- */
@@ -131,16 +131,12 @@ static void on_closed(void *arg, const struct ms_error *why)
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_node *n = arg;
-    struct ms_error why = {0};
 
-    if (ms_node_read(n, body, len))
-        return;
-    ms_error_set(&why,
-                 -EPROTO,
-                 "the agent on node %s (pid %d) sent what is no message",
-                 n->name,
-                 (int)n->pid);
-    lose(n, why.text);
+    if (!ms_node_read(n, body, len))
+        lose(n,
+             "the agent on node %s (pid %d) sent what is no message",
+             n->name,
+             (int)n->pid);
 }
 
 static void on_suspect(void *arg, bool is_suspect)
@@ -214,35 +210,20 @@ static bool is_reported(const Muster__AgentHello *hello, uint64_t uid)
     return false;
 }
 
-/* What we thought was there, and is not: the uids, malloc'd; 0 at the end. */
-static uint64_t *find_missing(const struct ms_node *n, const Muster__AgentHello *hello)
-{
-    const struct ms_head *h = n->head;
-    uint64_t *out = calloc(h->registry.live + 1, sizeof *out);
-    size_t count = 0;
-
-    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        for (size_t i = 0; out && i < c->count; i++) {
-            const struct ms_slot *s = &c->slots[i];
-
-            if (ms_slot_is_live(s) && s->now.address && strcmp(s->node, n->name) == 0 &&
-                !is_reported(hello, s->now.uid))
-                out[count++] = s->now.uid;
-        }
-    return out;
-}
-
+/* What we thought was there, and is not. */
 static void lose_missing(struct ms_node *n, const Muster__AgentHello *hello)
 {
     static char detail[] = "its agent came back without it";
-    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = find_missing(n, hello);
+    size_t count;
+    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = ms_head_living_on(n->head, n, &count);
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
     exit.code = -1;
     exit.node = n->name;
     exit.detail = detail;
-    for (size_t i = 0; uids && uids[i]; i++)
-        ms_head_worker_exited(n->head, uids[i], &exit);
+    for (size_t i = 0; uids && i < count; i++)
+        if (!is_reported(hello, uids[i]))
+            ms_head_worker_exited(n->head, uids[i], &exit);
 }
 
 static void take_reports(struct ms_node *n, const Muster__AgentHello *hello)

@@ -2,14 +2,10 @@
 #include "head/nodes/orphan.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "head/head_impl.h"
+#include "io/proc.h"
 #include "io/spawn.h"
 #include "io/supervised.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 struct orphan {
     struct ms_list link;
@@ -34,42 +30,19 @@ static void on_end(void *arg, unsigned events)
 
     (void)events;
     orphan_destroy(w);
-    if (ms_list_is_empty(&o->list) && o->on_none)
-        o->on_none(o->arg);
-}
-
-/* When the process began, in ns since the machine did; -1: unknown. */
-static int64_t begin_ns(pid_t pid)
-{
-    char path[32], text[1024], *at;
-    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
-    unsigned long long ticks;
-    ssize_t n;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (n <= 0)
-        return -1;
-    text[n] = 0;
-    at = strrchr(text, ')'); /* the name may have anything in it */
-    if (!at || sscanf(at + 1,
-                      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d"
-                      " %*d %*d %*d %llu",
-                      &ticks) != 1)
-        return -1;
-    return (int64_t)ticks * (MS_NS_PER_S / sysconf(_SC_CLK_TCK));
+    if (ms_list_is_empty(&o->list))
+        ms_head_stop_step(o->head);
 }
 
 /* True if that process was there at known_ns. */
 static bool is_that_old(pid_t pid, int64_t known_ns)
 {
     struct timespec boot;
-    int64_t began_ns = begin_ns(pid), known_boot_ns;
+    int64_t began = (int64_t)ms_proc_start(pid), known_boot_ns;
 
     clock_gettime(CLOCK_BOOTTIME, &boot);
     known_boot_ns = boot.tv_sec * MS_NS_PER_S + boot.tv_nsec - (ms_now_ns() - known_ns);
-    return began_ns >= 0 && began_ns <= known_boot_ns;
+    return began > 0 && began * (MS_NS_PER_S / sysconf(_SC_CLK_TCK)) <= known_boot_ns;
 }
 
 void ms_orphans_add(struct ms_orphans *o, pid_t pid, int64_t known_ns)
@@ -88,7 +61,7 @@ void ms_orphans_add(struct ms_orphans *o, pid_t pid, int64_t known_ns)
     w->pid = pid;
     w->pidfd = pidfd;
     ms_list_init(&w->link);
-    if (ms_watch_init(&w->watch, o->loop, pidfd, MS_READ, on_end, w) < 0) {
+    if (ms_watch_init(&w->watch, o->head->loop, pidfd, MS_READ, on_end, w) < 0) {
         orphan_destroy(w);
         return;
     }
@@ -100,11 +73,8 @@ static void on_patience(void *arg)
 {
     struct ms_orphans *o = arg;
 
-    ms_list_each (w, &o->list, struct orphan, link) {
-        if (getpgid(w->pid) == w->pid)
-            kill(-w->pid, SIGKILL);
-        ms_process_signal(w->pidfd, SIGKILL);
-    }
+    ms_list_each (w, &o->list, struct orphan, link)
+        ms_proc_kill(w->pid);
     ms_supervised_sweep();
 }
 
@@ -113,26 +83,16 @@ void ms_orphans_kill_after(struct ms_orphans *o, int64_t delay_ns)
     ms_timer_set(&o->patience, delay_ns);
 }
 
-bool ms_orphans_is_empty(const struct ms_orphans *o)
+int ms_orphans_init(struct ms_orphans *o, struct ms_head *h)
 {
-    return ms_list_is_empty(&o->list);
-}
-
-int ms_orphans_init(struct ms_orphans *o,
-                    struct ms_loop *loop,
-                    void (*on_none)(void *arg),
-                    void *arg)
-{
-    o->loop = loop;
-    o->on_none = on_none;
-    o->arg = arg;
+    o->head = h;
     ms_list_init(&o->list);
-    return ms_timer_init(&o->patience, loop, on_patience, o);
+    return ms_timer_init(&o->patience, h->loop, on_patience, o);
 }
 
 void ms_orphans_finish(struct ms_orphans *o)
 {
-    if (!o->loop)
+    if (!o->head)
         return;
     ms_list_each (w, &o->list, struct orphan, link)
         orphan_destroy(w);

@@ -17,18 +17,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct ms_head;
+
 struct ms_orphans {
-    struct ms_loop *loop;
+    struct ms_head *head;
     struct ms_list list; /* that are still there */
     struct ms_timer patience;
-    void (*on_none)(void *arg); /* the last one has gone */
-    void *arg;
 };
 
-int ms_orphans_init(struct ms_orphans *o,
-                    struct ms_loop *loop,
-                    void (*on_none)(void *arg),
-                    void *arg);
+/* When the last one has gone, an end of the head goes on. */
+int ms_orphans_init(struct ms_orphans *o, struct ms_head *h);
 void ms_orphans_finish(struct ms_orphans *o);
 
 /* Watch for the end of `pid`, which was known at known_ns (monotonic) already. Nothing
@@ -37,8 +35,5 @@ void ms_orphans_add(struct ms_orphans *o, pid_t pid, int64_t known_ns);
 
 /* Kill what is left when delay_ns has passed (again: moves it). */
 void ms_orphans_kill_after(struct ms_orphans *o, int64_t delay_ns);
-
-/* None is left. */
-bool ms_orphans_is_empty(const struct ms_orphans *o);
 
 #endif

@@ -26,24 +26,29 @@ void ms_head_failure(Muster__Failure *f, const struct ms_error *why)
     f->message = (char *)(uintptr_t)why->text;
 }
 
+void ms_answer_fail(struct ms_answer *a, const struct ms_error *why)
+{
+    ms_head_failure(&a->failure, why);
+    a->message.body_case = MUSTER__HEAD_TO_DRIVER__BODY_FAILURE;
+    a->message.failure = &a->failure;
+}
+
 static void init_failure(struct ms_answer *a, const struct ms_head_op *op)
 {
-    ms_head_failure(&a->failure, &op->error);
-    if (op->table) {
+    ms_answer_fail(a, &op->error);
+    if (op->table.len) {
         a->failure.kind = MUSTER__FAILURE__KIND__PLACEMENT;
-        a->failure.traceback = op->table;
+        a->failure.traceback = (char *)op->table.data;
     }
     if (op->failure) {
         a->failure.workers = op->failure->workers;
         a->failure.n_workers = op->failure->n_workers;
     }
-    a->message.body_case = MUSTER__HEAD_TO_DRIVER__BODY_FAILURE;
-    a->message.failure = &a->failure;
 }
 
 void ms_answer_init(struct ms_answer *a, const struct ms_head_op *op)
 {
-    const struct ms_verb *v = ms_verb_find(op->wanted->body_case);
+    const struct ms_verb *v = ms_verb_find(op->request->body_case);
 
     muster__head_to_driver__init(&a->message);
     muster__done__init(&a->done);

@@ -23,6 +23,9 @@ struct ms_answer {
  * refers to itself: it is not copied. */
 void ms_answer_init(struct ms_answer *a, const struct ms_head_op *op);
 
+/* Answer with this failure instead; `why` is borrowed. */
+void ms_answer_fail(struct ms_answer *a, const struct ms_error *why);
+
 /* `why` as a message, which borrows its text. */
 void ms_head_failure(Muster__Failure *f, const struct ms_error *why);
 

@@ -5,8 +5,10 @@
 #include "head/clusters/bringup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
+#include "head/ops/request.h"
 
 #include <errno.h>
+#include <string.h>
 
 static struct ms_head_op no_memory = {
     .done = true,
@@ -47,6 +49,7 @@ struct ms_head_op *ms_head_op_create(struct ms_head *h)
     ms_list_init(&op->bringup.link);
     op->head = h;
     op->asker = MS_ASKER_PROCESS;
+    op->run = ms_head_request_run;
     pthread_mutex_lock(&h->lock);
     ms_list_add_tail(&h->ops, &op->link);
     pthread_mutex_unlock(&h->lock);
@@ -60,9 +63,9 @@ void ms_head_op_unref(struct ms_head_op *op)
     if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) > 1)
         return;
     protobuf_c_message_free_unpacked(op->message, NULL);
-    muster__driver_to_head__free_unpacked(op->wanted, NULL);
+    muster__driver_to_head__free_unpacked(op->request, NULL);
     muster__failure__free_unpacked(op->failure, NULL);
-    free(op->table);
+    ms_buf_finish(&op->table);
     pthread_cond_destroy(&op->changed);
     pthread_mutex_destroy(&op->lock);
     free(op);
@@ -70,8 +73,7 @@ void ms_head_op_unref(struct ms_head_op *op)
 
 /* ---- completion ------------------------------------------------------------------ */
 
-static void
-complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *message)
+static void complete(struct ms_head_op *op, ProtobufCMessage *message)
 {
     struct ms_head *h = op->head;
 
@@ -84,20 +86,19 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
     pthread_mutex_unlock(&h->lock);
 
     pthread_mutex_lock(&op->lock);
-    if (err)
-        op->error = *err;
     op->message = message;
     atomic_store_explicit(&op->done, true, memory_order_release);
     pthread_cond_broadcast(&op->changed);
     pthread_mutex_unlock(&op->lock);
     if (op->on_done)
-        op->on_done(op);
+        op->on_done(op, op->done_arg);
     ms_head_op_unref(op);
 }
 
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message)
 {
-    complete(op, NULL, message);
+    op->error.code = 0;
+    complete(op, message);
 }
 
 void ms_head_op_answer(struct ms_head_op *op, ProtobufCMessage *message)
@@ -113,21 +114,24 @@ void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *mess
     ms_head_op_answer(op, ms_proto_copy(message));
 }
 
-void ms_head_op_complete(struct ms_head_op *op,
-                         const struct ms_error *err,
-                         ProtobufCMessage *message)
+void ms_head_op_complete(struct ms_head_op *op, ProtobufCMessage *message)
 {
-    if (err->code)
-        ms_head_op_fail_with(op, err);
-    else
-        ms_head_op_succeed(op, message);
+    if (op->error.code && op->on_failed)
+        op->on_failed(op);
+    if (op->table.len && !ms_buf_str(&op->table)) /* so that it ends with a NUL */
+        op->table.len = 0;
+    complete(op, message);
+}
+
+void ms_head_op_done(struct ms_head_op *op)
+{
+    ms_head_op_complete(op, NULL);
 }
 
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err)
 {
-    if (op->on_failed)
-        op->on_failed(op);
-    complete(op, err, NULL);
+    op->error = *err;
+    ms_head_op_complete(op, NULL);
 }
 
 void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
@@ -152,6 +156,33 @@ int ms_head_op_set_deadline(struct ms_head_op *op,
         return -ENOMEM;
     ms_timer_set(&op->deadline, delay_ns);
     return 0;
+}
+
+static void on_late(void *arg)
+{
+    struct ms_head_op *op = arg;
+
+    op->retry(op, true);
+}
+
+int ms_head_op_wait_in(struct ms_head_op *op,
+                       struct ms_list *list,
+                       bool (*retry)(struct ms_head_op *op, bool is_last),
+                       int64_t wait_ns)
+{
+    if (retry(op, wait_ns == 0))
+        return 0;
+    if (wait_ns < MS_NEVER && ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
+        return -ENOMEM;
+    op->retry = retry;
+    ms_list_add_tail(list, &op->wait_link);
+    return 0;
+}
+
+void ms_head_op_retry_all(struct ms_list *list)
+{
+    ms_list_each (op, list, struct ms_head_op, wait_link)
+        op->retry(op, false);
 }
 
 static void
@@ -191,16 +222,28 @@ void ms_head_op_drop_asks(struct ms_head_op *op)
 
 /* ---- the caller's side ----------------------------------------------------------- */
 
-static void run(void *arg)
+void ms_head_op_end(struct ms_head_op *op, int rc)
 {
-    struct ms_head_op *op = arg;
+    if (rc < 0 && !op->error.code)
+        ms_error_set(
+            &op->error, rc, "%s", rc == -ENOMEM ? "out of memory" : strerror(-rc));
+    if (rc < 0)
+        ms_head_op_complete(op, NULL);
+}
 
-    op->run(op);
+void ms_head_op_run(struct ms_head_op *op)
+{
+    ms_head_op_end(op, op->run(op));
+}
+
+static void on_posted(void *arg)
+{
+    ms_head_op_run(arg);
 }
 
 struct ms_head_op *ms_head_op_submit(struct ms_head_op *op)
 {
-    if (ms_loop_post(op->head->loop, run, op) < 0)
+    if (ms_loop_post(op->head->loop, on_posted, op) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
     return op;
 }
@@ -224,6 +267,24 @@ int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns)
     return -rc;
 }
 
+int ms_head_op_call(struct ms_head *h,
+                    ms_verb_run *run,
+                    int64_t deadline_ns,
+                    struct ms_error *err)
+{
+    struct ms_head_op *op = ms_head_op_create(h);
+    int rc;
+
+    if (!op)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    op->run = run;
+    rc = ms_head_op_wait(ms_head_op_submit(op), deadline_ns);
+    if (rc == 0)
+        rc = ms_head_op_result(op, err);
+    ms_head_op_unref(op);
+    return rc;
+}
+
 int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err)
 {
     if (!atomic_load_explicit(&op->done, memory_order_acquire))
@@ -235,7 +296,9 @@ int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err)
 
 const char *ms_head_op_table(const struct ms_head_op *op)
 {
-    return atomic_load_explicit(&op->done, memory_order_acquire) ? op->table : NULL;
+    return atomic_load_explicit(&op->done, memory_order_acquire) && op->table.len
+               ? (const char *)op->table.data
+               : NULL;
 }
 
 const Muster__Failure *ms_head_op_failure(const struct ms_head_op *op)

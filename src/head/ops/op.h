@@ -10,6 +10,7 @@
 #ifndef MS_HEAD_OPS_OP_H
 #define MS_HEAD_OPS_OP_H
 
+#include "base/buf.h"
 #include "base/list.h"
 #include "cluster/registry.h"
 #include "head/clusters/bringup.h"
@@ -29,20 +30,23 @@ struct ms_head_op {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic bool done;     /* written under the lock, and last */
-    struct ms_error error; /* code 0: success */
+    struct ms_error error; /* why it fails, or has failed; code 0: all is well */
     ProtobufCMessage *message;
-    char *table; /* beside the error's text; NULL: none. Set before it fails. */
+    struct ms_buf table; /* beside the error's text; empty: none */
     Muster__Failure
         *failure; /* what workers said; NULL: nothing. Set before it fails. */
 
     struct ms_head *head;
     struct ms_list link; /* head->ops, until done; under the head's lock */
 
-    /* The request. Once submitted all of it belongs to the head's thread. */
-    Muster__DriverToHead *wanted;
-    enum ms_asker asker;                /* who wants it: this process, unless set */
-    struct ms_driver *driver;           /* its link; NULL: it has none */
-    void (*run)(struct ms_head_op *op); /* begin */
+    /* The request. Once submitted all of it, and what is above, belongs to the head's
+     * thread until it has completed. */
+    Muster__DriverToHead *request;
+    enum ms_asker asker;      /* who wants it: this process, unless set */
+    struct ms_driver *driver; /* its link; NULL: it has none */
+    /* Begin. 0: it has completed or will; else it fails with op->error, or if that is not
+     * set with the negative errno. */
+    ms_verb_run *run;
     /* A node's answer, which is no Failure; what is taken out of it is set to NULL. */
     void (*on_answer)(struct ms_head_op *op,
                       struct ms_node *node,
@@ -53,23 +57,23 @@ struct ms_head_op {
                        const struct ms_error *why);
     void (*next)(struct ms_head_op *op);      /* when all nodes have answered */
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
-    void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
+    void (*on_done)(struct ms_head_op *op, void *arg); /* completed; head's thread */
     void *done_arg;
-    void (*then)(void *arg);   /* the caller's own on_done, of done_arg */
     struct ms_list asks;       /* open questions to nodes */
     void *data;                /* of the file that carries it out */
-    struct ms_pending request; /* of a driver's link, or of our uplink */
+    struct ms_pending pending; /* of a driver's link, or of our uplink */
 
     int64_t grace_ns; /* of the head's end */
 
     /* Clusters. */
     struct ms_cluster *cluster;
-    struct ms_error why;       /* code 0: all is well so far */
     struct ms_ending ending;   /* ranks of it that end */
     struct ms_bringup bringup; /* ranks of it that start */
     uint32_t size_before;      /* of a cluster that is resized */
     /* one of the lists in which operations wait: of the head, or of a barrier */
     struct ms_list wait_link;
+    /* While it waits there: go on if possible; false: it waits on. */
+    bool (*retry)(struct ms_head_op *op, bool is_last);
     struct ms_timer deadline;
 };
 
@@ -90,12 +94,31 @@ int ms_head_op_set_deadline(struct ms_head_op *op,
  * called once, when all have answered, have refused or are gone. */
 void ms_head_op_gather(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
 void ms_head_op_gather_end(struct ms_head_op *op);
+/* A `next` that completes it without a result, or with op->error. */
+void ms_head_op_done(struct ms_head_op *op);
 /* Do not wait for the answers that are missing. */
 void ms_head_op_drop_asks(struct ms_head_op *op);
 
-/* Let `run` be called on the head's thread. Completes with an error if that cannot be.
- * Returns op. */
+/* Call `retry`; if it cannot go on it waits in this list until ms_head_op_retry_all finds
+ * that it can, or wait_ns have passed, which is the last time. 0 or -ENOMEM. */
+int ms_head_op_wait_in(struct ms_head_op *op,
+                       struct ms_list *list,
+                       bool (*retry)(struct ms_head_op *op, bool is_last),
+                       int64_t wait_ns);
+void ms_head_op_retry_all(struct ms_list *list);
+
+/* Call `run`, and fail if it does. */
+void ms_head_op_run(struct ms_head_op *op);
+/* What `run` has given: if it is negative the operation fails. */
+void ms_head_op_end(struct ms_head_op *op, int rc);
+/* The same, on the head's thread. Completes with an error if that cannot be. Returns op. */
 struct ms_head_op *ms_head_op_submit(struct ms_head_op *op);
+
+/* Run it on the head's thread and wait: its result, or -ETIMEDOUT without a text. */
+int ms_head_op_call(struct ms_head *h,
+                    ms_verb_run *run,
+                    int64_t deadline_ns,
+                    struct ms_error *err);
 
 /* Takes the message (may be NULL). */
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message);
@@ -106,9 +129,7 @@ void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *mess
 void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err);
-/* Fail if there is an error in `err`, else succeed with the message. */
-void ms_head_op_complete(struct ms_head_op *op,
-                         const struct ms_error *err,
-                         ProtobufCMessage *message);
+/* Fail if there is an error in op->error, else succeed with the message, which is taken. */
+void ms_head_op_complete(struct ms_head_op *op, ProtobufCMessage *message);
 
 #endif

@@ -1,11 +1,11 @@
 /* request.c - asking a head: from a function of head.h to a message, and to its verb */
 #include "head/ops/request.h"
-#include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/drivers/uplink.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/verbs.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,81 +17,88 @@ int64_t ms_head_grace(uint64_t grace_ns)
     return grace_ns < INT64_MAX ? (int64_t)grace_ns : INT64_MAX;
 }
 
-void ms_head_request_run(struct ms_head_op *op)
+/* What it names may be there when all nodes are back. On the caller's thread nobody waits. */
+static bool may_come(const struct ms_verb *v, const struct ms_head_op *op, int rc)
 {
-    struct ms_error err = {0};
-    const struct ms_verb *v = ms_verb_check(op->wanted, op->asker, &err);
+    return v->waits == MS_WAITS_IF_UNKNOWN && (op->driver || !v->on_any_thread) &&
+           (rc == -ENOENT || rc == -ENODEV || rc == -EAGAIN);
+}
 
-    if (v)
-        v->run(op);
-    else
-        ms_head_op_fail_with(op, &err);
+int ms_head_request_run(struct ms_head_op *op)
+{
+    const struct ms_verb *v = ms_verb_check(op->request, op->asker, &op->error);
+    int rc;
+
+    if (!v)
+        return op->error.code;
+    if (v->waits == MS_WAITS_FOR_NODES && op->driver && ms_head_wait_for_nodes(op))
+        return 0;
+    rc = v->run(op);
+    return may_come(v, op, rc) && ms_head_wait_for_nodes(op) ? 0 : rc;
 }
 
 /* ---- asking ---------------------------------------------------------------------- */
 
 /* By the head's thread, or by the head elsewhere. */
-static struct ms_head_op *submit(struct ms_head_op *op, const Muster__DriverToHead *m)
+static struct ms_head_op *submit(struct ms_head_op *op)
 {
-    op->run = op->head->uplink ? ms_uplink_ask_run : ms_head_request_run;
-    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
-    if (op->wanted)
-        return ms_head_op_submit(op);
-    ms_head_op_fail(op, -ENOMEM, "out of memory");
-    return op;
+    if (op->head->uplink)
+        op->run = ms_uplink_ask_run;
+    return ms_head_op_submit(op);
+}
+
+/* NULL: out of memory, or a forked child. */
+static struct ms_head_op *create(struct ms_head *h, const Muster__DriverToHead *m)
+{
+    struct ms_head_op *op = ms_head_op_create(h);
+
+    if (!op)
+        return NULL;
+    op->request = (Muster__DriverToHead *)ms_proto_copy(&m->base);
+    if (op->request)
+        return op;
+    ms_head_op_end(op, -ENOMEM);
+    ms_head_op_unref(op);
+    return NULL;
 }
 
 /* Here and now; `m` is not kept. */
-static struct ms_head_op *run_now(struct ms_head_op *op, const Muster__DriverToHead *m)
+static struct ms_head_op *run_now(struct ms_head *h, const Muster__DriverToHead *m)
 {
-    op->wanted = (Muster__DriverToHead *)(uintptr_t)m;
-    ms_head_request_run(op);
-    op->wanted = NULL;
+    struct ms_head_op *op = ms_head_op_create(h);
+
+    if (!op)
+        return NULL;
+    op->request = (Muster__DriverToHead *)(uintptr_t)m;
+    ms_head_op_run(op);
+    op->request = NULL;
     return op;
 }
 
 struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m)
 {
     const struct ms_verb *v = ms_verb_find(m->body_case);
-    struct ms_head_op *op = ms_head_op_create(h);
+    bool is_now = v && v->on_any_thread && !h->uplink;
+    struct ms_head_op *op = is_now ? run_now(h, m) : create(h, m);
 
     if (!op)
         return ms_head_op_refused(h);
-    return v && v->on_any_thread && !h->uplink ? run_now(op, m) : submit(op, m);
+    return is_now ? op : submit(op);
 }
 
-struct ms_head_op *ms_head_ask(struct ms_head *h,
-                               const Muster__DriverToHead *m,
-                               void (*on_done)(struct ms_head_op *op),
-                               void *arg)
+struct ms_head_op *ms_head_request_then(struct ms_head *h,
+                                        const Muster__DriverToHead *m,
+                                        void (*on_done)(struct ms_head_op *op,
+                                                        void *arg),
+                                        void *arg)
 {
-    struct ms_head_op *op = ms_head_op_create(h);
+    struct ms_head_op *op = create(h, m);
 
     if (!op)
         return NULL;
     op->on_done = on_done;
     op->done_arg = arg;
-    return submit(op, m);
-}
-
-static void call_then(struct ms_head_op *op)
-{
-    op->then(op->done_arg);
-}
-
-struct ms_head_op *ms_head_request_then(struct ms_head *h,
-                                        const Muster__DriverToHead *m,
-                                        void (*done)(void *arg),
-                                        void *arg)
-{
-    struct ms_head_op *op = ms_head_op_create(h);
-
-    if (!op)
-        return NULL;
-    op->on_done = call_then;
-    op->then = done;
-    op->done_arg = arg;
-    return submit(op, m);
+    return submit(op);
 }
 
 /* ---- what is asked for most ------------------------------------------------------ */
@@ -110,37 +117,6 @@ request(struct ms_head *h, Muster__DriverToHead__BodyCase what, const void *body
 static uint64_t as_unsigned(int64_t ns)
 {
     return ns > 0 ? (uint64_t)ns : 0;
-}
-
-struct ms_head_op *
-ms_head_hold_port_on(struct ms_head *h, const char *node, const char *owner)
-{
-    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
-
-    hold.owner = ms_field_text(owner);
-    hold.node = ms_field_text(node);
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT, &hold);
-}
-
-struct ms_head_op *ms_head_hold_port(struct ms_head *h, const char *owner)
-{
-    return ms_head_hold_port_on(h, NULL, owner);
-}
-
-struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner)
-{
-    Muster__DropPort drop = MUSTER__DROP_PORT__INIT;
-
-    drop.owner = ms_field_text(owner);
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_DROP_PORT, &drop);
-}
-
-struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *key)
-{
-    Muster__Prepare prepare = MUSTER__PREPARE__INIT;
-
-    prepare.key = (Muster__ZygoteKey *)(uintptr_t)key;
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_PREPARE, &prepare);
 }
 
 struct ms_head_op *ms_head_status(struct ms_head *h)
@@ -198,29 +174,19 @@ struct ms_head_op *ms_head_resize(struct ms_head *h,
     return request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESIZE, &resize);
 }
 
-struct ms_head_op *ms_head_add_step(struct ms_head *h,
-                                    const char *cluster,
-                                    const Muster__Step *step,
-                                    const void *meta,
-                                    size_t len)
+static void on_successor(struct ms_head_op *op, void *arg)
 {
-    Muster__AddStep add = MUSTER__ADD_STEP__INIT;
+    const Muster__Successor *s = (const Muster__Successor *)op->message;
+    struct ms_head *h = arg;
 
-    add.cluster = ms_field_text(cluster);
-    add.step = (Muster__Step *)(uintptr_t)step;
-    add.meta = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)meta};
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_ADD_STEP, &add);
+    if (h->on_successor)
+        h->on_successor(h->arg, op->request->ask_successor->uid, s ? s->worker : NULL);
 }
 
-struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name)
-{
-    Muster__FindCluster find = MUSTER__FIND_CLUSTER__INIT;
-
-    find.name = ms_field_text(name);
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_FIND, &find);
-}
-
-Muster__DriverToHead *ms_head_wants_successor(uint64_t uid)
+void ms_head_request_successor(struct ms_head *h,
+                               uint64_t uid,
+                               void (*on_done)(struct ms_head_op *op, void *arg),
+                               void *arg)
 {
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
@@ -228,24 +194,10 @@ Muster__DriverToHead *ms_head_wants_successor(uint64_t uid)
     ask.uid = uid;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
     m.ask_successor = &ask;
-    return (Muster__DriverToHead *)ms_proto_copy(&m.base);
-}
-
-static void on_successor(struct ms_head_op *op)
-{
-    const Muster__Successor *s = (const Muster__Successor *)op->message;
-    struct ms_head *h = op->head;
-
-    if (h->on_successor)
-        h->on_successor(h->arg, op->wanted->ask_successor->uid, s ? s->worker : NULL);
+    ms_head_op_unref(ms_head_request_then(h, &m, on_done, arg));
 }
 
 void ms_head_ask_successor(struct ms_head *h, uint64_t uid)
 {
-    Muster__DriverToHead *m = ms_head_wants_successor(uid);
-
-    if (!m)
-        return;
-    ms_head_op_unref(ms_head_ask(h, m, on_successor, NULL));
-    muster__driver_to_head__free_unpacked(m, NULL);
+    ms_head_request_successor(h, uid, on_successor, h);
 }

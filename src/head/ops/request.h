@@ -14,21 +14,17 @@
 struct ms_head;
 struct ms_head_op;
 
-/* `run` of every request: carries out op->wanted here, if op->asker may ask for it. The head's
- * thread, unless the verb says otherwise. */
-void ms_head_request_run(struct ms_head_op *op);
+/* `run` of every request: carries out op->request here, if op->asker may ask for it. The
+ * head's thread, unless the verb says otherwise. */
+int ms_head_request_run(struct ms_head_op *op);
 
-/* Ask this head, or the one that it has joined; on_done comes on the head's thread, later.
- * `m` is borrowed. Any thread. NULL: out of memory, or a forked child. */
-struct ms_head_op *ms_head_ask(struct ms_head *h,
-                               const Muster__DriverToHead *m,
-                               void (*on_done)(struct ms_head_op *op),
+/* Who has this worker's place; on_done as with ms_head_request_then. */
+void ms_head_request_successor(struct ms_head *h,
+                               uint64_t uid,
+                               void (*on_done)(struct ms_head_op *op, void *arg),
                                void *arg);
 
 /* A time as it came over a link. */
 int64_t ms_head_grace(uint64_t grace_ns);
-
-/* The message; NULL: out of memory. */
-Muster__DriverToHead *ms_head_wants_successor(uint64_t uid);
 
 #endif

@@ -1,17 +1,7 @@
 /* verbs.c - the table of all that a head can be asked */
 #include "head/ops/verbs.h"
 #include "base/cleanup.h"
-#include "head/clusters/clusters.h"
-#include "head/clusters/ports.h"
-#include "head/fleet/fleet.h"
-#include "head/kv/barrier.h"
-#include "head/kv/kv_ask.h"
-#include "head/nodes/ask.h"
-#include "head/ops/waiting.h"
-#include "head/place/place.h"
 #include "head/rest/view.h"
-#include "head/rest/view_objects.h"
-#include "head/status.h"
 
 #include <errno.h>
 
@@ -20,13 +10,16 @@
 #define TOOL   MS_ASKER_TOOL
 #define HTTP   MS_ASKER_HTTP
 
-#define VERB(wanted, answered)                                                         \
-    .body = MUSTER__DRIVER_TO_HEAD__BODY_##wanted,                                     \
+#define VERB(asked, answered)                                                          \
+    .body = MUSTER__DRIVER_TO_HEAD__BODY_##asked,                                      \
     .answer = MUSTER__HEAD_TO_DRIVER__BODY_##answered
-#define CHANGE(wanted, answered, asker, runs)                                          \
-    VERB(wanted, answered), .who = (asker), .run = (runs)
-#define QUESTION(wanted, answered, asker, runs)                                        \
-    CHANGE(wanted, answered, asker, runs), .is_question = true
+#define CHANGE(asked, answered, asker, runs)                                           \
+    VERB(asked, answered), .who = (asker), .run = (runs)
+#define QUESTION(asked, answered, asker, runs)                                         \
+    CHANGE(asked, answered, asker, runs), .is_question = true
+#define NODES      .waits = MS_WAITS_FOR_NODES
+#define IF_UNKNOWN .waits = MS_WAITS_IF_UNKNOWN
+#define ANY_THREAD .on_any_thread = true
 
 static const struct ms_verb verbs[] = {
     /* the link's own (drivers/) */
@@ -34,46 +27,54 @@ static const struct ms_verb verbs[] = {
     {VERB(GOODBYE, DONE)},
 
     /* clusters */
-    {CHANGE(CREATE, CREATED, OWNERS, ms_head_create_run)},
+    {CHANGE(CREATE, CREATED, OWNERS, ms_head_create_run), NODES},
     {CHANGE(DESTROY, DONE, OWNERS | TOOL | HTTP, ms_head_destroy_run),
      .http = {"DELETE", "api/v1/clusters/{name}", NULL}},
     {CHANGE(STOP, STOPPED, MS_ASKER_PROCESS | TOOL | HTTP, ms_head_stop_clusters_run),
      .http = {"POST", "api/v1/clusters/{cluster}/stop", NULL}},
     {CHANGE(RESTART, CREATED, OWNERS | TOOL | HTTP, ms_head_restart_run),
-     .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_changed_cluster}},
+     IF_UNKNOWN,
+     .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_cluster}},
     {CHANGE(RESIZE, CREATED, OWNERS | TOOL | HTTP, ms_head_resize_run),
-     .http = {"POST", "api/v1/clusters/{cluster}/resize", ms_view_changed_cluster}},
-    {CHANGE(REFRESH, DONE, OWNERS, ms_head_refresh_run)},
-    {CHANGE(ADD_STEP, DONE, OWNERS, ms_head_add_step_run)},
+     IF_UNKNOWN,
+     .http = {"POST", "api/v1/clusters/{cluster}/resize", ms_view_cluster}},
+    {CHANGE(REFRESH, DONE, OWNERS, ms_head_refresh_run), IF_UNKNOWN},
+    {CHANGE(ADD_STEP, DONE, OWNERS, ms_head_add_step_run), IF_UNKNOWN},
     {QUESTION(FIND, FOUND, OWNERS | TOOL, ms_head_find_run)},
     {QUESTION(ASK_SUCCESSOR, SUCCESSOR, OWNERS | TOOL, ms_head_ask_successor_run)},
     {QUESTION(ASK_DEATH, EXITED, OWNERS | TOOL, ms_head_ask_death_run)},
 
     /* what nodes have */
-    {CHANGE(HOLD_PORT, PORT, OWNERS, ms_head_hold_port_run)},
+    {CHANGE(HOLD_PORT, PORT, OWNERS, ms_head_hold_port_run), IF_UNKNOWN},
     {CHANGE(DROP_PORT, DONE, OWNERS, ms_head_drop_port_run)},
     {CHANGE(PREPARE, DONE, OWNERS, ms_head_prepare_run)},
-    {QUESTION(STATUS, STATUS, OWNERS | TOOL, ms_head_status_run)},
+    {QUESTION(STATUS, STATUS, OWNERS | TOOL, ms_head_status_run), NODES},
     {QUESTION(READ_LOG, PIECE, OWNERS | TOOL | HTTP, ms_head_read_log_run)},
     {QUESTION(OBJECTS, OBJECTS, OWNERS | TOOL | HTTP, ms_head_objects_run),
      .http = {"GET", "api/v1/objects", ms_view_all_objects}},
 
     /* places */
-    {CHANGE(PLACE_GROUP, GROUP, OWNERS, ms_place_group_run), .on_any_thread = true},
-    {QUESTION(WAIT_GROUP, GROUP, OWNERS | TOOL, ms_place_wait_run)},
+    {CHANGE(PLACE_GROUP, GROUP, OWNERS, ms_place_group_run), NODES, ANY_THREAD},
+    {QUESTION(WAIT_GROUP, GROUP, OWNERS | TOOL, ms_place_wait_run), IF_UNKNOWN},
     {QUESTION(FIND_GROUP, GROUP, OWNERS | TOOL, ms_place_find_run),
-     .on_any_thread = true},
+     IF_UNKNOWN,
+     ANY_THREAD},
     {CHANGE(REMOVE_GROUP, DONE, OWNERS | TOOL, ms_place_remove_run),
-     .on_any_thread = true},
+     IF_UNKNOWN,
+     ANY_THREAD},
     {CHANGE(
-        RESTORE_GROUP, DONE, MS_ASKER_DRIVER | MS_ASKER_WORKER, ms_place_restore_run)},
+         RESTORE_GROUP, DONE, MS_ASKER_DRIVER | MS_ASKER_WORKER, ms_place_restore_run),
+     NODES},
     {QUESTION(PLACE_CLUSTER, PLACED, OWNERS | TOOL, ms_place_cluster_run),
-     .on_any_thread = true},
+     NODES,
+     ANY_THREAD},
     {QUESTION(RESOURCES, RESOURCES, OWNERS | TOOL, ms_place_resources_run),
-     .on_any_thread = true},
+     NODES,
+     ANY_THREAD},
 
     /* the key-value store, barriers */
     {CHANGE(KV_PUT, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_put_run),
+     IF_UNKNOWN,
      .http = {"POST", "api/v1/kv/{+key}", NULL}},
     {CHANGE(KV_DELETE, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_delete_run),
      .http = {"DELETE", "api/v1/kv/{+key}", NULL}},

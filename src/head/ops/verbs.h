@@ -32,6 +32,36 @@ enum ms_asker {
     MS_ASKER_HTTP = 16    /* with the token */
 };
 
+/* What a request waits for in a head that was started again (waiting.h). */
+enum ms_verb_waits {
+    MS_WAITS_FOR_NOTHING,
+    MS_WAITS_FOR_NODES, /* of a driver: until all nodes are back */
+    MS_WAITS_IF_UNKNOWN /* if `run` gives -ENOENT, -ENODEV or -EAGAIN: it is run again */
+};
+
+/* Carries out op->request, as op->run (op.h). */
+typedef int ms_verb_run(struct ms_head_op *op);
+
+/* clusters/ */
+ms_verb_run ms_head_create_run, ms_head_destroy_run, ms_head_restart_run,
+    ms_head_resize_run, ms_head_refresh_run, ms_head_add_step_run,
+    ms_head_stop_clusters_run, ms_head_ask_successor_run, ms_head_find_run,
+    ms_head_hold_port_run, ms_head_drop_port_run;
+/* nodes/, status.h */
+ms_verb_run ms_head_prepare_run, ms_head_read_log_run, ms_head_objects_run,
+    ms_head_status_run;
+/* place/ */
+ms_verb_run ms_place_group_run, ms_place_wait_run, ms_place_remove_run,
+    ms_place_find_run, ms_place_restore_run, ms_place_cluster_run,
+    ms_place_resources_run;
+/* kv/ */
+ms_verb_run ms_head_kv_put_run, ms_head_kv_get_run, ms_head_kv_delete_run,
+    ms_head_kv_keys_run, ms_head_kv_watch_run, ms_head_barrier_run;
+/* fleet/ */
+ms_verb_run ms_fleet_reserve_run, ms_fleet_release_run, ms_fleet_describe_run;
+/* waiting.h */
+ms_verb_run ms_head_ask_death_run;
+
 /* Where a verb is found by HTTP; see rest/rest_verb.c. */
 struct ms_verb_http {
     const char *method; /* NULL: nowhere */
@@ -39,9 +69,9 @@ struct ms_verb_http {
      * name, or with a plus any text: "api/v1/kv/{+key}". Other fields come in the query, or
      * as a JSON object in the body (POST). */
     const char *path;
-    /* What answers, as JSON; *status is 200 and may be changed, from 400 on without JSON.
-     * NULL: field by field (rest/message_json.h). */
-    struct json_t *(*view)(const ProtobufCMessage *answer, int *status);
+    /* What answers, as JSON; null: there is none. NULL: field by field
+     * (rest/message_json.h). */
+    struct json_t *(*view)(const ProtobufCMessage *answer);
 };
 
 struct ms_verb {
@@ -52,8 +82,8 @@ struct ms_verb {
         is_question; /* it changes nothing: asking again is as good as an answer kept */
     bool
         on_any_thread; /* completes at once, with locks of its own; else on the head's */
-    void (*run)(
-        struct ms_head_op *op); /* carries out op->wanted; NULL: nobody may ask */
+    enum ms_verb_waits waits;
+    ms_verb_run *run; /* NULL: nobody may ask */
     struct ms_verb_http http;
 };
 

@@ -1,7 +1,6 @@
 /* waiting.c - operations that wait for nodes to come back, or for a worker to end */
 #include "head/ops/waiting.h"
 #include "base/cleanup.h"
-#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -10,7 +9,6 @@
 #include "head/ops/request.h"
 #include "head/place/place.h"
 #include "head/state/persist.h"
-#include "head/state/recovery.h"
 
 #include <errno.h>
 
@@ -23,34 +21,26 @@ static void on_recovered(void *arg)
 
     ms_timer_finish(&op->deadline);
     ms_list_remove(&op->wait_link);
-    ms_head_request_run(op);
+    ms_head_op_run(op);
 }
 
 bool ms_head_wait_for_nodes(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    int64_t left_ns = ms_recovery_left_ns(h);
+    int64_t left_ns = ms_persist_left_ns(h);
 
     if (left_ns == 0 || ms_head_op_set_deadline(op, on_recovered, left_ns) < 0)
         return false;
+    op->error.code = 0;
     ms_list_add_tail(&h->waiting.for_nodes, &op->wait_link);
     return true;
-}
-
-bool ms_head_wait_for_worker(struct ms_head_op *op)
-{
-    uint64_t uid = ms_driver_worker(op->driver);
-
-    return uid && !ms_registry_find_uid(&op->head->registry, uid) &&
-           ms_head_wait_for_nodes(op);
 }
 
 void ms_head_node_has_come(struct ms_head *h, const char *name)
 {
     struct ms_list now;
 
-    ms_recovery_has_come(h, name);
-    ms_recovery_note(h);
+    ms_persist_node(h, name);
     ms_persist_restore_groups(h); /* before who asks for them */
     ms_list_init(&now);
     ms_list_splice(&now, &h->waiting.for_nodes);
@@ -72,7 +62,7 @@ static void tell_death(struct ms_head_op *op, uint64_t uid, const Muster__Exit *
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit)
 {
     ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
-        if (op->wanted->ask_death->uid == uid)
+        if (op->request->ask_death->uid == uid)
             tell_death(op, uid, exit);
 }
 
@@ -85,39 +75,31 @@ static void on_unknown(void *arg)
 
     none.code = -1;
     none.detail = detail;
-    tell_death(op, op->wanted->ask_death->uid, &none);
+    tell_death(op, op->request->ask_death->uid, &none);
 }
 
-static void wait_for_report(struct ms_head_op *op)
+int ms_head_ask_death_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
+    uint64_t uid = op->request->ask_death->uid;
+    const struct ms_slot *slot = ms_registry_find_uid(&h->registry, uid);
+    const Muster__Exit none = MUSTER__EXIT__INIT;
     int64_t left_ns =
         h->session.was_left ? h->started_ns + h->link_grace_ns - ms_now_ns() : 0;
 
-    if (ms_head_op_set_deadline(op, on_unknown, left_ns > 0 ? left_ns : 0) < 0)
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-}
-
-void ms_head_ask_death_run(struct ms_head_op *op)
-{
-    struct ms_head *h = op->head;
-    uint64_t uid = op->wanted->ask_death->uid;
-    const struct ms_slot *slot = ms_registry_find_uid(&h->registry, uid);
-    const Muster__Exit none = MUSTER__EXIT__INIT;
-
     if (slot && slot->now.state == MUSTER__WORKER_STATE__WORKER_EXITED) {
         tell_death(op, uid, slot->now.exit ? slot->now.exit : &none);
-        return;
+        return 0;
     }
     ms_list_add_tail(&h->waiting.for_deaths, &op->wait_link);
-    if (!slot)
-        wait_for_report(op);
+    return slot ? 0
+                : ms_head_op_set_deadline(op, on_unknown, left_ns > 0 ? left_ns : 0);
 }
 
 void ms_head_death_is_open(struct ms_head *h, uint64_t uid)
 {
     ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
-        if (op->wanted->ask_death->uid == uid)
+        if (op->request->ask_death->uid == uid)
             ms_timer_cancel(&op->deadline);
 }
 

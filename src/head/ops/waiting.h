@@ -1,7 +1,7 @@
 /* waiting.h - operations that wait until something is known
  *
  * A head that was started again learns from agents what there is. An operation that needs
- * a node which has not come back waits for it, up to MS_RECOVERY_NS (state/recovery.h), and
+ * a node which has not come back waits for it, up to MS_RECOVERY_NS (state/persist.h), and
  * is then run once more. Who asks how a worker ended waits until it has. The head's thread.
  */
 #ifndef MS_HEAD_OPS_WAITING_H
@@ -24,13 +24,9 @@ struct ms_head_waiting {
 
 /* True if nodes are missing: the operation will be run again. */
 bool ms_head_wait_for_nodes(struct ms_head_op *op);
-/* The same for the report of the worker that asks. */
-bool ms_head_wait_for_worker(struct ms_head_op *op);
 /* A node is there, and what it has is known: who waited for it goes on. */
 void ms_head_node_has_come(struct ms_head *h, const char *name);
 
-/* `run` of a request */
-void ms_head_ask_death_run(struct ms_head_op *op);
 /* A worker has ended: those who ask are answered. */
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
 /* A worker was reported whose end an operation asks about: it is not unknown. */

@@ -4,12 +4,10 @@
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 #include "head/place/place_impl.h"
 #include "resource/mapping.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,26 +97,22 @@ bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec)
 {
     const struct ms_place_claim what = {.cluster = spec->name};
     MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = NULL;
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
     struct ms_claim_request r;
-    bool is_possible = false;
 
-    pthread_mutex_lock(&h->place.lock);
-    if (read_seats(&h->place.books, spec->place, spec->name, &seats, NULL) == 0) {
-        fill_request(&r, spec->place, &what, seats);
-        is_possible = ms_books_is_possible(&h->place.books, &r);
-    }
-    pthread_mutex_unlock(&h->place.lock);
-    return is_possible;
+    if (read_seats(&desk->books, spec->place, spec->name, &seats, NULL) < 0)
+        return false;
+    fill_request(&r, spec->place, &what, seats);
+    return ms_books_is_possible(&desk->books, &r);
 }
 
-static int place(struct ms_head *h,
+static int place(struct ms_books *b,
                  const struct ms_place_claim *what,
                  Muster__ClusterPlaced **out,
                  struct ms_buf *table,
                  struct ms_error *err)
 {
     Muster__PlaceCluster m = *what->request;
-    struct ms_books *b = &h->place.books;
     struct ms_claim *c = NULL;
     int rc = what->count ? cut(&m, what->first, what->count) : 0;
 
@@ -145,38 +139,31 @@ int ms_place_claim(struct ms_head *h,
                    struct ms_buf *table,
                    struct ms_error *err)
 {
-    int rc;
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
 
-    pthread_mutex_lock(&h->place.lock);
-    rc = place(h, what, out, table, err);
-    pthread_mutex_unlock(&h->place.lock);
-    return rc;
+    return place(&desk->books, what, out, table, err);
 }
 
 /* ---- a plan: nothing is held ----------------------------------------------------- */
 
-void ms_place_cluster_run(struct ms_head_op *op)
+int ms_place_cluster_run(struct ms_head_op *op)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
-    const Muster__PlaceCluster *m = op->wanted->place_cluster;
+    const Muster__PlaceCluster *m = op->request->place_cluster;
     struct ms_place *desk = &op->head->place;
     Muster__ClusterPlaced *placed = NULL;
     struct ms_place_claim what = {.request = m, .cluster = m->name, .is_more = true};
-    struct ms_error err = {0};
-    int rc = ms_name_check(m->name, "cluster", &err);
+    int rc = ms_name_check(m->name, "cluster", &op->error);
 
-    if (op->driver && ms_head_wait_for_nodes(op))
-        return;
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&desk->lock);
-    if (rc == 0)
-        rc = place(op->head, &what, &placed, &table, &err);
+    rc = place(&desk->books, &what, &placed, &op->table, &op->error);
     if (rc == 0)
         ms_books_drop_newest(&desk->books, m->name);
     pthread_mutex_unlock(&desk->lock);
     if (rc == 0)
         ms_head_op_succeed(op, &placed->base);
-    else
-        ms_place_fail(op, &err, &table);
+    return rc;
 }
 
 /* ---- the end --------------------------------------------------------------------- */
@@ -206,9 +193,9 @@ static void adopt(struct ms_books *b, const struct ms_slot *slot)
 
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
 {
-    pthread_mutex_lock(&h->place.lock);
-    adopt(&h->place.books, slot);
-    pthread_mutex_unlock(&h->place.lock);
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
+
+    adopt(&desk->books, slot);
 }
 
 static bool is_wide(const struct ms_cluster *c)

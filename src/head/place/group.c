@@ -5,7 +5,6 @@
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
-#include "head/ops/waiting.h"
 #include "head/place/group_request.h"
 #include "head/place/place_impl.h"
 #include "head/state/persist.h"
@@ -20,27 +19,25 @@ static struct ms_group *find(const struct ms_books *b, const Muster__GroupRef *r
     return ref->id ? ms_place_find(b, ref->id) : ms_books_find_group(b, ref->name);
 }
 
-static int not_found(const Muster__GroupRef *ref, struct ms_error *err)
+static int not_found(struct ms_head_op *op, const Muster__GroupRef *ref)
 {
-    return ref->name[0]
-               ? ms_error_set(
-                     err, -ENOENT, "there is no placement group '%s'", ref->name)
-               : ms_error_set(err, -ENOENT, "the placement group was removed");
+    return ms_error_set(&op->error,
+                        -ENOENT,
+                        ref->name[0] ? "there is no placement group '%s'"
+                                     : "the placement group was removed%s",
+                        ref->name);
 }
 
 /* ---- requests -------------------------------------------------------------------- */
 
-static int ask(struct ms_head_op *op,
-               Muster__GroupStatus **out,
-               struct ms_buf *table,
-               struct ms_error *err)
+static int ask(struct ms_head_op *op, Muster__GroupStatus **out)
 {
-    const Muster__PlaceGroup *m = op->wanted->place_group;
+    const Muster__PlaceGroup *m = op->request->place_group;
     struct ms_books *b = &op->head->place.books;
     MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
     int64_t now_ns = m->timeout_ns ? ms_now_ns() : 0;
     struct ms_group *g = NULL;
-    int rc = ms_group_request_read(&w, &b->stock, m, err);
+    int rc = ms_group_request_read(&w, &b->stock, m, &op->error);
 
     if (rc == 0)
         rc = ms_books_ask(b,
@@ -49,8 +46,8 @@ static int ask(struct ms_head_op *op,
                           now_ns,
                           ms_deadline_ns(now_ns, ms_head_grace(m->timeout_ns)),
                           &g,
-                          table,
-                          err);
+                          &op->table,
+                          &op->error);
     if (rc < 0)
         return rc;
     assert(g);
@@ -59,30 +56,25 @@ static int ask(struct ms_head_op *op,
     if (*out)
         return 0;
     ms_books_remove(b, g, NULL);
-    return ms_error_set(err, -ENOMEM, "group '%s': out of memory", m->name);
+    return ms_error_set(&op->error, -ENOMEM, "group '%s': out of memory", m->name);
 }
 
-void ms_place_group_run(struct ms_head_op *op)
+int ms_place_group_run(struct ms_head_op *op)
 {
     struct ms_place *desk = &op->head->place;
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     Muster__GroupStatus *status = NULL;
-    struct ms_error err = {0};
     int rc;
 
-    if (op->driver && ms_head_wait_for_nodes(op))
-        return;
     pthread_mutex_lock(&desk->lock);
-    rc = ask(op, &status, &table, &err);
+    rc = ask(op, &status);
     pthread_mutex_unlock(&desk->lock);
-    if (rc < 0) {
-        ms_place_fail(op, &err, &table);
-        return;
-    }
-    ms_persist_group(op->head, op->wanted->place_group, status);
+    if (rc < 0)
+        return rc;
+    ms_persist_group(op->head, op->request->place_group, status);
     if (status->state == MUSTER__GROUP_STATE__GROUP_WAITING)
         ms_place_kick(op->head);
     ms_head_op_succeed(op, &status->base);
+    return 0;
 }
 
 /* May a group or an operation that waits go on after a change? Under the lock. */
@@ -91,62 +83,47 @@ static bool has_news(const struct ms_books *b)
     return !ms_list_is_empty(&b->groups.news) || !ms_list_is_empty(&b->groups.waiting);
 }
 
-/* It is not known, but may be when the nodes are back. */
-static bool may_come(struct ms_head_op *op, const Muster__GroupRef *ref)
+int ms_place_remove_run(struct ms_head_op *op)
 {
     struct ms_place *desk = &op->head->place;
-    bool is_known;
-
-    pthread_mutex_lock(&desk->lock);
-    is_known = find(&desk->books, ref) != NULL;
-    pthread_mutex_unlock(&desk->lock);
-    return op->driver && !is_known && ms_head_wait_for_nodes(op);
-}
-
-void ms_place_remove_run(struct ms_head_op *op)
-{
-    struct ms_place *desk = &op->head->place;
-    const Muster__GroupRef *ref = op->wanted->remove_group;
-    struct ms_error err = {0};
+    const Muster__GroupRef *ref = op->request->remove_group;
     struct ms_group *g;
     bool was_waiting, news;
     uint64_t id;
     int rc;
 
-    if (may_come(op, ref))
-        return;
     pthread_mutex_lock(&desk->lock);
     g = find(&desk->books, ref);
     id = g ? g->id : 0;
     was_waiting = g && g->state == MS_GROUP_WAITING;
-    rc = g ? ms_books_remove(&desk->books, g, &err) : not_found(ref, &err);
+    rc = g ? ms_books_remove(&desk->books, g, &op->error) : not_found(op, ref);
     news = has_news(&desk->books);
     pthread_mutex_unlock(&desk->lock);
     if (was_waiting || news)
         ms_place_kick(op->head);
-    if (rc == 0 && op->head->persist.journal)
+    if (rc < 0)
+        return rc;
+    if (op->head->persist.journal)
         ms_persist_forget_group(op->head, id);
-    ms_head_op_complete(op, &err, NULL);
+    ms_head_op_succeed(op, NULL);
+    return 0;
 }
 
-void ms_place_find_run(struct ms_head_op *op)
+int ms_place_find_run(struct ms_head_op *op)
 {
     struct ms_place *desk = &op->head->place;
-    const Muster__GroupRef *ref = op->wanted->find_group;
     Muster__GroupStatus *status = NULL;
-    struct ms_error err = {0};
-    struct ms_group *g;
+    const struct ms_group *g;
 
-    if (may_come(op, ref))
-        return;
     pthread_mutex_lock(&desk->lock);
-    g = find(&desk->books, ref);
-    if (!g)
-        not_found(ref, &err);
-    else if (!(status = ms_place_group_message(&desk->books, g)))
-        ms_error_set(&err, -ENOMEM, "out of memory");
+    g = find(&desk->books, op->request->find_group);
+    if (g)
+        status = ms_place_group_message(&desk->books, g);
     pthread_mutex_unlock(&desk->lock);
-    ms_head_op_complete(op, &err, status ? &status->base : NULL);
+    if (!g)
+        return not_found(op, op->request->find_group);
+    ms_head_op_answer(op, status ? &status->base : NULL);
+    return 0;
 }
 
 /* ---- after a restart ------------------------------------------------------------- */
@@ -206,11 +183,13 @@ static int restore_placed(struct ms_books *b,
 }
 
 /* One that waited waits anew. */
-static int restore(struct ms_books *b,
-                   const Muster__RestoreGroup *m,
-                   uint64_t owner,
-                   struct ms_error *err)
+int ms_place_restore(struct ms_head *h,
+                     const Muster__RestoreGroup *m,
+                     uint64_t owner,
+                     struct ms_error *err)
 {
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
+    struct ms_books *b = &desk->books;
     MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
     int64_t now_ns = ms_now_ns();
     struct ms_group *g = NULL;
@@ -239,30 +218,13 @@ static int restore(struct ms_books *b,
     return 0;
 }
 
-int ms_place_restore(struct ms_head *h,
-                     const Muster__RestoreGroup *m,
-                     uint64_t owner,
-                     struct ms_error *err)
+int ms_place_restore_run(struct ms_head_op *op)
 {
-    int rc;
+    const Muster__RestoreGroup *m = op->request->restore_group;
 
-    pthread_mutex_lock(&h->place.lock);
-    rc = restore(&h->place.books, m, owner, err);
-    pthread_mutex_unlock(&h->place.lock);
-    return rc;
-}
-
-void ms_place_restore_run(struct ms_head_op *op)
-{
-    const Muster__RestoreGroup *m = op->wanted->restore_group;
-    struct ms_error err = {0};
-
-    if (!m->group || !m->status) {
-        ms_head_op_fail(op, -EINVAL, "there is no group to restore");
-        return;
-    }
-    if (ms_head_wait_for_nodes(op))
-        return;
-    ms_place_restore(op->head, m, ms_driver_id(op->driver), &err);
-    ms_head_op_complete(op, &err, NULL);
+    if (!m->group || !m->status)
+        return ms_error_set(&op->error, -EINVAL, "there is no group to restore");
+    ms_place_restore(op->head, m, ms_driver_id(op->driver), &op->error);
+    ms_head_op_done(op);
+    return 0;
 }

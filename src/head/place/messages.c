@@ -4,7 +4,6 @@
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 #include "head/place/place_impl.h"
 #include "resource/why.h"
 
@@ -17,19 +16,12 @@ static Muster__Piece *piece_message(const struct ms_stock *s,
                                     const uint32_t *devices,
                                     size_t count)
 {
-    Muster__Piece *p = (Muster__Piece *)ms_proto_create(&muster__piece__descriptor);
+    Muster__Piece p = MUSTER__PIECE__INIT;
 
-    if (!p)
-        return NULL;
-    p->devices = calloc(count + 1, sizeof *p->devices);
-    if (!p->devices || !ms_proto_set_text(&p->node, s->nodes[node].name)) {
-        muster__piece__free_unpacked(p, NULL);
-        return NULL;
-    }
-    p->n_devices = count;
-    if (count)
-        memcpy(p->devices, devices, count * sizeof *devices);
-    return p;
+    p.node = ms_field_text(s->nodes[node].name);
+    p.devices = (uint32_t *)(uintptr_t)devices;
+    p.n_devices = count;
+    return (Muster__Piece *)ms_proto_copy(&p.base);
 }
 
 /* ---- groups ---------------------------------------------------------------------- */
@@ -125,16 +117,13 @@ Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
 
 bool ms_place_add_groups(struct ms_head *h, Muster__Status *s)
 {
-    struct ms_books *b = &h->place.books;
-    bool is_good = true;
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
 
-    pthread_mutex_lock(&h->place.lock);
-    ms_list_each (g, &b->groups.all, struct ms_group, link)
-        is_good =
-            is_good &&
-            ms_proto_append(&s->groups, &s->n_groups, ms_place_group_message(b, g));
-    pthread_mutex_unlock(&h->place.lock);
-    return is_good;
+    ms_list_each (g, &desk->books.groups.all, struct ms_group, link)
+        if (!ms_proto_append(
+                &s->groups, &s->n_groups, ms_place_group_message(&desk->books, g)))
+            return false;
+    return true;
 }
 
 /* ---- clusters -------------------------------------------------------------------- */
@@ -224,26 +213,21 @@ static Muster__Resources *resources_message(struct ms_books *b,
     return NULL;
 }
 
-void ms_place_resources_run(struct ms_head_op *op)
+int ms_place_resources_run(struct ms_head_op *op)
 {
     struct ms_place *desk = &op->head->place;
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     MS_CLEANUP(ms_scope_finish) struct ms_scope scope = {0};
     struct ms_scope_request r;
-    struct ms_error err = {0};
     Muster__Resources *m = NULL;
     int rc;
 
-    if (op->driver && ms_head_wait_for_nodes(op))
-        return;
-    ms_place_scope(op->wanted->resources->scope, &r);
+    ms_place_scope(op->request->resources->scope, &r);
     pthread_mutex_lock(&desk->lock);
-    rc = ms_scope_init(&scope, &desk->books.stock, &r, &table, &err);
+    rc = ms_scope_init(&scope, &desk->books.stock, &r, &op->table, &op->error);
     if (rc == 0 && !(m = resources_message(&desk->books, &scope)))
-        rc = ms_error_set(&err, -ENOMEM, "out of memory");
+        rc = -ENOMEM;
     pthread_mutex_unlock(&desk->lock);
     if (rc == 0)
         ms_head_op_succeed(op, &m->base);
-    else
-        ms_place_fail(op, &err, &table);
+    return rc;
 }

@@ -6,12 +6,22 @@
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 #include "head/place/place_impl.h"
 #include "head/state/persist.h"
 
 #include <errno.h>
 #include <string.h>
+
+struct ms_place *ms_place_lock(struct ms_head *h)
+{
+    pthread_mutex_lock(&h->place.lock);
+    return &h->place;
+}
+
+void ms_place_unlock(struct ms_place **place)
+{
+    pthread_mutex_unlock(&(*place)->lock);
+}
 
 /* ---- who waits ------------------------------------------------------------------- */
 
@@ -24,24 +34,23 @@ struct ms_group *ms_place_find(const struct ms_books *b, uint64_t id)
 }
 
 /* True if it has completed; otherwise its group waits on. */
-static bool answer(struct ms_head *h, struct ms_head_op *op)
+static bool answer(struct ms_head_op *op)
 {
-    struct ms_books *b = &h->place.books;
+    struct ms_place *place = &op->head->place;
     Muster__GroupStatus *status = NULL;
-    struct ms_error err = {0};
     const struct ms_group *g;
     bool is_waiting;
 
-    pthread_mutex_lock(&h->place.lock);
-    g = ms_place_find(b, op->wanted->wait_group->id);
+    pthread_mutex_lock(&place->lock);
+    g = ms_place_find(&place->books, op->request->wait_group->id);
     is_waiting = g && g->state == MS_GROUP_WAITING;
     if (!g)
-        ms_error_set(&err, -ENOENT, "the group was removed");
-    else if (!is_waiting && !(status = ms_place_group_message(b, g)))
-        ms_error_set(&err, -ENOMEM, "out of memory");
-    pthread_mutex_unlock(&h->place.lock);
+        ms_error_set(&op->error, -ENOENT, "the group was removed");
+    else if (!is_waiting && !(status = ms_place_group_message(&place->books, g)))
+        ms_error_set(&op->error, -ENOMEM, "out of memory");
+    pthread_mutex_unlock(&place->lock);
     if (!is_waiting)
-        ms_head_op_complete(op, &err, status ? &status->base : NULL);
+        ms_head_op_complete(op, status ? &status->base : NULL);
     return !is_waiting;
 }
 
@@ -79,7 +88,7 @@ static int64_t pass_time(struct ms_head *h)
 static bool answer_one(struct ms_head *h)
 {
     ms_list_each (op, &h->place.waits, struct ms_head_op, wait_link)
-        if (answer(h, op))
+        if (answer(op))
             return true;
     return false;
 }
@@ -103,24 +112,22 @@ void ms_place_kick(struct ms_head *h)
 
 static bool is_unknown(struct ms_head *h, const struct ms_head_op *op)
 {
-    bool unknown;
+    MS_CLEANUP(ms_place_unlock) struct ms_place *place = ms_place_lock(h);
 
-    pthread_mutex_lock(&h->place.lock);
-    unknown = !ms_place_find(&h->place.books, op->wanted->wait_group->id);
-    pthread_mutex_unlock(&h->place.lock);
-    return unknown;
+    return !ms_place_find(&place->books, op->request->wait_group->id);
 }
 
-void ms_place_wait_run(struct ms_head_op *op)
+int ms_place_wait_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
 
-    if (op->driver && is_unknown(h, op) && ms_head_wait_for_nodes(op))
-        return; /* its driver may tell us of it */
-    if (answer(h, op))
-        return;
+    if (is_unknown(h, op))
+        return ms_error_set(&op->error, -ENOENT, "the group was removed");
+    if (answer(op))
+        return 0;
     ms_list_add_tail(&h->place.waits, &op->wait_link);
     look(h);
+    return 0;
 }
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -171,15 +178,4 @@ void ms_place_driver_gone(struct ms_head *h, uint64_t driver)
     ms_books_drop_owner(&h->place.books, driver);
     pthread_mutex_unlock(&h->place.lock);
     ms_place_kick(h);
-}
-
-void ms_place_fail(struct ms_head_op *op,
-                   const struct ms_error *err,
-                   struct ms_buf *table)
-{
-    const char *text = table->len ? ms_buf_str(table) : NULL;
-
-    if (text)
-        op->table = strdup(text);
-    ms_head_op_fail_with(op, err);
 }

@@ -39,14 +39,6 @@ void ms_place_node_gone(struct ms_head *h, const struct ms_node *n);
 /* A driver has ended: its clusters may live for a while. */
 void ms_place_driver_gone(struct ms_head *h, uint64_t driver);
 
-/* `run` of requests; on any thread, but wait and restore on the head's. */
-void ms_place_group_run(struct ms_head_op *op);
-void ms_place_wait_run(struct ms_head_op *op);
-void ms_place_remove_run(struct ms_head_op *op);
-void ms_place_find_run(struct ms_head_op *op);
-void ms_place_restore_run(struct ms_head_op *op);
-void ms_place_cluster_run(struct ms_head_op *op);
-void ms_place_resources_run(struct ms_head_op *op);
 /* A group of the head before, where it was. -EEXIST: it is there; -ENOENT: a node of it is
  * not; -EINVAL, -ENOMEM. */
 int ms_place_restore(struct ms_head *h,
@@ -80,11 +72,6 @@ void ms_place_settle(struct ms_head *h, const struct ms_cluster *c);
 void ms_place_cluster_gone(struct ms_head *h, const char *cluster);
 /* A worker of another head's time was found. */
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot);
-
-/* Fail with a table. */
-void ms_place_fail(struct ms_head_op *op,
-                   const struct ms_error *err,
-                   struct ms_buf *table);
 
 /* Groups, into a Status. False: out of memory. */
 bool ms_place_add_groups(struct ms_head *h, Muster__Status *s);

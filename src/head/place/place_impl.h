@@ -15,6 +15,11 @@
 /* The group that has this id; NULL: there is none, or it ends. Under the lock. */
 struct ms_group *ms_place_find(const struct ms_books *b, uint64_t id);
 
+/* The lock, until the end of the scope:
+ *     MS_CLEANUP(ms_place_unlock) struct ms_place *place = ms_place_lock(h); */
+struct ms_place *ms_place_lock(struct ms_head *h);
+void ms_place_unlock(struct ms_place **place);
+
 /* Something has changed for those who wait: look on the head's thread. Any thread. */
 void ms_place_kick(struct ms_head *h);
 

@@ -22,7 +22,8 @@
 /* Every field that is set, and all that have a default. NULL: out of memory. */
 json_t *ms_message_print(const ProtobufCMessage *m);
 /* Some fields, by their names in the message: "name memory", or under another name in JSON:
- * "len=nbytes". */
+ * "len=nbytes", or some fields of the messages in it: "holders(name pid)", of which one that
+ * is absent is null. */
 json_t *ms_message_print_fields(const ProtobufCMessage *m, const char *fields);
 
 /* Set the fields that an object has. -EINVAL with the reason, -ENOMEM; some may be set then. */

@@ -143,14 +143,26 @@ static json_t *print_value(const ProtobufCFieldDescriptor *f, const void *at)
     return NULL;
 }
 
+static json_t *print_some(const ProtobufCMessage *m, const char **fields);
+
+/* `only`: of a message these fields. */
 static json_t *
-print_list(const ProtobufCFieldDescriptor *f, const char *at, size_t count)
+print_one(const ProtobufCFieldDescriptor *f, const void *at, const char *only)
+{
+    return only ? print_some(*(const ProtobufCMessage *const *)at, &only)
+                : print_value(f, at);
+}
+
+static json_t *print_list(const ProtobufCFieldDescriptor *f,
+                          const char *at,
+                          size_t count,
+                          const char *only)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < count && list; i++)
         if (json_array_append_new(
-                list, print_value(f, at + i * ms_message_field_size(f))) < 0) {
+                list, print_one(f, at + i * ms_message_field_size(f), only)) < 0) {
             json_decref(list);
             list = NULL;
         }
@@ -171,15 +183,18 @@ is_absent(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, const ch
            f->type == PROTOBUF_C_TYPE_MESSAGE && !*(const void *const *)at;
 }
 
-static json_t *print_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+static json_t *print_field(const ProtobufCMessage *m,
+                           const ProtobufCFieldDescriptor *f,
+                           const char *only)
 {
     const char *base = (const char *)m;
 
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
         return print_list(f,
                           *(const char *const *)(base + f->offset),
-                          *(const size_t *)(base + f->quantifier_offset));
-    return print_value(f, base + f->offset);
+                          *(const size_t *)(base + f->quantifier_offset),
+                          only);
+    return print_one(f, base + f->offset, only);
 }
 
 /* Takes the value. Without memory for it the object is given up. */
@@ -202,28 +217,44 @@ json_t *ms_message_print(const ProtobufCMessage *m)
         if (is_absent(m, f, (const char *)m + f->offset))
             continue;
         snprintf(name, sizeof name, "%.*s", (int)ms_message_field_name_len(f), f->name);
-        set(&out, name, print_field(m, f));
+        set(&out, name, print_field(m, f, NULL));
     }
+    return out;
+}
+
+/* The field at *at, as "field", "field=name" or "field(its fields)"; *at moves behind it. */
+static void print_named(json_t **out, const ProtobufCMessage *m, const char **at)
+{
+    size_t len = strcspn(*at, "= ()"), alias;
+    char field[64], name[64];
+    const char *only = NULL;
+    const ProtobufCFieldDescriptor *f;
+
+    snprintf(field, sizeof field, "%.*s", (int)len, *at);
+    *at += len;
+    alias = **at == '=' ? strcspn(++*at, " ()") : 0;
+    snprintf(name, sizeof name, "%.*s", (int)alias, *at);
+    *at += alias;
+    if (**at == '(') {
+        only = *at + 1;
+        *at = strchr(only, ')') + 1;
+    }
+    f = protobuf_c_message_descriptor_get_field_by_name(m->descriptor, field);
+    assert(f);
+    set(out, alias ? name : field, print_field(m, f, only));
+}
+
+/* Up to the end, or a closing parenthesis. */
+static json_t *print_some(const ProtobufCMessage *m, const char **fields)
+{
+    json_t *out = m ? json_object() : json_null();
+
+    for (; m && out && **fields && **fields != ')'; *fields += strspn(*fields, " "))
+        print_named(&out, m, fields);
     return out;
 }
 
 json_t *ms_message_print_fields(const ProtobufCMessage *m, const char *fields)
 {
-    json_t *out = json_object();
-    char field[64], name[64];
-    size_t len;
-
-    for (; out && *fields; fields += len + strspn(fields + len, " ")) {
-        size_t end = strcspn(fields, "= ");
-        const ProtobufCFieldDescriptor *f;
-
-        len = strcspn(fields, " ");
-        snprintf(field, sizeof field, "%.*s", (int)end, fields);
-        if (end < len)
-            snprintf(name, sizeof name, "%.*s", (int)(len - end - 1), fields + end + 1);
-        f = protobuf_c_message_descriptor_get_field_by_name(m->descriptor, field);
-        assert(f);
-        set(&out, end < len ? name : field, print_field(m, f));
-    }
-    return out;
+    return print_some(m, &fields);
 }

@@ -4,7 +4,6 @@
 #include "head/rest/rest_impl.h"
 #include "head/status.h"
 #include "head/version.h"
-#include "io/proc.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -69,29 +69,22 @@ static void do_openapi(const struct rest_ask *ask)
 
 /* ---- routes ---------------------------------------------------------------------- */
 
-/* All of them answer GET; what else there is are verbs (head/ops/verbs.h). */
-struct route {
-    const char *path; /* "*" stands for any segment: the first is a name, then a rank */
-    void (*get)(const struct rest_ask *ask);
-    bool is_open;
-};
-
-static const struct route routes[] = {
-    {"metrics", ms_rest_metrics, false}, /* the first: it may be open */
-    {"api/v1/health", ms_rest_health, true},
-    {"api/v1/version", ms_rest_version, false},
-    {"api/v1/openapi.json", do_openapi, false},
-    {"api/v1/status", ms_rest_status, false},
-    {"api/v1/nodes", ms_rest_nodes, false},
-    {"api/v1/nodes/*", ms_rest_node, false},
-    {"api/v1/drivers", ms_rest_drivers, false},
-    {"api/v1/groups", ms_rest_groups, false},
-    {"api/v1/clusters", ms_rest_clusters, false},
-    {"api/v1/clusters/*", ms_rest_cluster, false},
-    {"api/v1/clusters/*/workers", ms_rest_workers, false},
-    {"api/v1/clusters/*/workers/*", ms_rest_worker, false},
-    {"api/v1/clusters/*/workers/*/stack", ms_rest_stack, false},
-    {"api/v1/clusters/*/workers/*/logs", ms_rest_logs, false},
+static const struct rest_route routes[] = {
+    {"metrics", ms_rest_metrics, NULL, NULL, false}, /* the first: it may be open */
+    {"api/v1/health", ms_rest_health, NULL, NULL, true},
+    {"api/v1/version", ms_rest_version, NULL, NULL, false},
+    {"api/v1/openapi.json", do_openapi, NULL, NULL, false},
+    {"api/v1/status", ms_rest_status, NULL, NULL, false},
+    {"api/v1/nodes", ms_rest_list, "nodes", ms_view_node, false},
+    {"api/v1/nodes/*", ms_rest_element, "nodes", ms_view_node, false},
+    {"api/v1/drivers", ms_rest_list, "drivers", ms_view_driver, false},
+    {"api/v1/groups", ms_rest_list, "groups", ms_view_group, false},
+    {"api/v1/clusters", ms_rest_list, "clusters", ms_view_cluster, false},
+    {"api/v1/clusters/*", ms_rest_element, "clusters", ms_view_cluster, false},
+    {"api/v1/clusters/*/workers", ms_rest_workers, "clusters", NULL, false},
+    {"api/v1/clusters/*/workers/*", ms_rest_worker, "clusters", NULL, false},
+    {"api/v1/clusters/*/workers/*/stack", ms_rest_stack, "clusters", NULL, false},
+    {"api/v1/clusters/*/workers/*/logs", ms_rest_logs, "clusters", NULL, false},
 };
 
 static int hex_of(char c)
@@ -134,7 +127,7 @@ enum { SEGMENT_MAX = 3 * (int)MS_KV_KEY_MAX + 1, VARIABLES_MAX = 2 };
 
 /* What a request is for: `route`, `verb` or neither. */
 struct match {
-    const struct route *route;
+    const struct rest_route *route;
     const struct ms_verb *verb;
     char allow[64]; /* methods of this path; empty: nothing is there */
     char variables[VARIABLES_MAX][SEGMENT_MAX];
@@ -272,10 +265,11 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 {
     struct ms_rest *rest = arg;
     struct match m;
-    struct rest_ask ask = {rest, c, r, m.variables[0], m.variables[1]};
+    struct rest_ask ask = {rest, c, r, NULL, m.variables[0], m.variables[1]};
 
     rest->requests++;
     match_init(&m, r);
+    ask.route = m.route;
     if (m.route)
         m.route->get(&ask);
     else if (m.verb)

@@ -18,6 +18,8 @@
 #include "io/http/token.h"
 #include "wire/client/client.h"
 
+struct rest_ask;
+
 struct ms_rest {
     struct ms_head *head;
     struct ms_http_server server;
@@ -35,11 +37,21 @@ struct ms_rest {
     struct ms_list waits; /* requests that wait for a worker or an operation */
 };
 
+/* A path that answers GET; what else there is are verbs (head/ops/verbs.h). */
+struct rest_route {
+    const char *path; /* "*" stands for any segment: the first is a name, then a rank */
+    void (*get)(const struct rest_ask *ask);
+    const char *field; /* a list in the Status message, and an element of it as JSON */
+    json_t *(*view)(const ProtobufCMessage *m);
+    bool is_open; /* without the token */
+};
+
 /* One request; `name` and `rank` are the first and second variable of its path. */
 struct rest_ask {
     struct ms_rest *rest;
     struct ms_http_conn *conn;
     const struct ms_http_request *request;
+    const struct rest_route *route; /* NULL: it is for a verb */
     const char *name, *rank;
 };
 
@@ -69,12 +81,8 @@ int64_t ms_rest_number(const struct rest_ask *ask,
 void ms_rest_health(const struct rest_ask *ask);
 void ms_rest_version(const struct rest_ask *ask);
 void ms_rest_status(const struct rest_ask *ask);
-void ms_rest_nodes(const struct rest_ask *ask);
-void ms_rest_node(const struct rest_ask *ask);
-void ms_rest_drivers(const struct rest_ask *ask);
-void ms_rest_groups(const struct rest_ask *ask);
-void ms_rest_clusters(const struct rest_ask *ask);
-void ms_rest_cluster(const struct rest_ask *ask);
+void ms_rest_list(const struct rest_ask *ask);    /* what the route names */
+void ms_rest_element(const struct rest_ask *ask); /* one of it, by its name */
 void ms_rest_workers(const struct rest_ask *ask);
 void ms_rest_worker(const struct rest_ask *ask);
 static inline void ms_rest_cleanup_status(Muster__Status **s)

@@ -193,9 +193,9 @@ static bool remote_take(struct remote_log *f, const Muster__LogPiece *piece)
     return f->all < REMOTE_READ_MAX;
 }
 
-static void remote_done(struct ms_head_op *op)
+static void remote_done(struct ms_head_op *op, void *arg)
 {
-    struct remote_log *f = op->done_arg;
+    struct remote_log *f = arg;
     const Muster__LogPiece *piece = (const Muster__LogPiece *)op->message;
     struct ms_error err = {0};
     int rc = ms_head_op_result(op, &err);
@@ -222,7 +222,7 @@ static void remote_ask(struct remote_log *f)
 
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
     m.read_log = f->want;
-    f->op = ms_head_ask(f->wait.rest->head, &m, remote_done, f);
+    f->op = ms_head_request_then(f->wait.rest->head, &m, remote_done, f);
     if (!f->op)
         remote_fail(f, 503, "out of memory");
 }

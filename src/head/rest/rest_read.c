@@ -18,14 +18,6 @@ static Muster__Status *status_of(const struct rest_ask *ask)
     return s;
 }
 
-static void not_found(const struct rest_ask *ask, const char *what)
-{
-    char text[MS_NAME_MAX + 64];
-
-    snprintf(text, sizeof text, "there is no %s '%.64s'", what, ask->name);
-    ms_http_conn_fail(ask->conn, 404, text);
-}
-
 void ms_rest_health(const struct rest_ask *ask)
 {
     ms_http_reply_json(ask->conn, 200, json_pack("{s:s}", "status", "ok"));
@@ -64,105 +56,78 @@ void ms_rest_status(const struct rest_ask *ask)
         ms_http_reply_json(ask->conn, 200, view_status(s));
 }
 
-/* ---- lists ------------------------------------------------------------------------- */
+/* ---- lists of the status ------------------------------------------------------------ */
 
-/* A field of the status, as `view` shows each of its messages. */
-static void reply_list(const struct rest_ask *ask,
-                       const char *field,
-                       json_t *(*view)(const ProtobufCMessage *m))
+static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *d,
+                                                const char *name)
 {
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
-    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(
-        &muster__status__descriptor, field);
-    json_t *list = s ? json_array() : NULL;
-
-    if (!s)
-        return;
-    for (size_t i = 0; i < *(size_t *)((char *)s + f->quantifier_offset); i++)
-        json_array_append_new(
-            list, view((*(ProtobufCMessage ***)((char *)s + f->offset))[i]));
-    ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", field, list));
+    return protobuf_c_message_descriptor_get_field_by_name(d, name);
 }
 
-static json_t *view_node(const ProtobufCMessage *m)
+static ProtobufCMessage **
+list_of(const Muster__Status *s, const char *field, size_t *count)
 {
-    return ms_view_node((const Muster__NodeStatus *)m);
+    const ProtobufCFieldDescriptor *f = field_of(&muster__status__descriptor, field);
+
+    *count = *(const size_t *)((const char *)s + f->quantifier_offset);
+    return *(ProtobufCMessage * *const *)((const char *)s + f->offset);
 }
 
-static json_t *view_driver(const ProtobufCMessage *m)
+/* The one of the list that has the name in the path. NULL: that was answered. */
+static const ProtobufCMessage *find(const struct rest_ask *ask, const Muster__Status *s)
 {
-    return ms_view_driver((const Muster__DriverStatus *)m);
-}
+    const char *field = ask->route->field;
+    size_t count = 0;
+    ProtobufCMessage **list = s ? list_of(s, field, &count) : NULL;
+    char text[MS_NAME_MAX + 64];
 
-static json_t *view_group(const ProtobufCMessage *m)
-{
-    return ms_view_group((const Muster__GroupStatus *)m);
-}
+    for (size_t i = 0; i < count; i++) {
+        const ProtobufCFieldDescriptor *f = field_of(list[i]->descriptor, "name");
 
-static json_t *view_cluster(const ProtobufCMessage *m)
-{
-    return ms_view_cluster((const Muster__ClusterStatus *)m);
-}
-
-void ms_rest_nodes(const struct rest_ask *ask)
-{
-    reply_list(ask, "nodes", view_node);
-}
-
-void ms_rest_drivers(const struct rest_ask *ask)
-{
-    reply_list(ask, "drivers", view_driver);
-}
-
-void ms_rest_groups(const struct rest_ask *ask)
-{
-    reply_list(ask, "groups", view_group);
-}
-
-void ms_rest_clusters(const struct rest_ask *ask)
-{
-    reply_list(ask, "clusters", view_cluster);
-}
-
-void ms_rest_node(const struct rest_ask *ask)
-{
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
-
-    if (!s)
-        return;
-    for (size_t i = 0; i < s->n_nodes; i++)
-        if (strcmp(s->nodes[i]->name, ask->name) == 0) {
-            ms_http_reply_json(ask->conn, 200, ms_view_node(s->nodes[i]));
-            return;
-        }
-    not_found(ask, "node");
-}
-
-/* NULL: that was answered. */
-static const Muster__ClusterStatus *find_cluster(const struct rest_ask *ask,
-                                                 const Muster__Status *s)
-{
-    for (size_t i = 0; s && i < s->n_clusters; i++)
-        if (strcmp(s->clusters[i]->name, ask->name) == 0)
-            return s->clusters[i];
+        if (strcmp(*(char **)((char *)list[i] + f->offset), ask->name) == 0)
+            return list[i];
+    }
+    snprintf(text,
+             sizeof text,
+             "there is no %.*s '%.64s'",
+             (int)strlen(field) - 1,
+             field,
+             ask->name);
     if (s)
-        not_found(ask, "cluster");
+        ms_http_conn_fail(ask->conn, 404, text);
     return NULL;
 }
 
-void ms_rest_cluster(const struct rest_ask *ask)
+void ms_rest_list(const struct rest_ask *ask)
 {
     MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
-    const Muster__ClusterStatus *c = find_cluster(ask, s);
+    json_t *all = s ? json_array() : NULL;
+    ProtobufCMessage **list;
+    size_t count;
 
-    if (c)
-        ms_http_reply_json(ask->conn, 200, ms_view_cluster(c));
+    if (!s)
+        return;
+    list = list_of(s, ask->route->field, &count);
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(all, ask->route->view(list[i]));
+    ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", ask->route->field, all));
 }
+
+void ms_rest_element(const struct rest_ask *ask)
+{
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
+    const ProtobufCMessage *m = find(ask, s);
+
+    if (m)
+        ms_http_reply_json(ask->conn, 200, ask->route->view(m));
+}
+
+/* ---- workers ------------------------------------------------------------------------ */
 
 void ms_rest_workers(const struct rest_ask *ask)
 {
     MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
-    const Muster__ClusterStatus *c = find_cluster(ask, s);
+    const Muster__ClusterStatus *c = (const Muster__ClusterStatus *)find(ask, s);
     json_t *list = c ? json_array() : NULL;
 
     for (size_t i = 0; c && i < c->n_workers; i++)
@@ -175,7 +140,7 @@ Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
                                     const Muster__WorkerStatus **w)
 {
     MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
-    const Muster__ClusterStatus *c = find_cluster(ask, s);
+    const Muster__ClusterStatus *c = (const Muster__ClusterStatus *)find(ask, s);
     uint64_t rank;
 
     if (!c)

@@ -195,20 +195,18 @@ static int status_of(int code)
 
 static void reply_result(struct ms_http_conn *c, const struct ms_head_op *op)
 {
-    const struct ms_verb *v = ms_verb_find(op->wanted->body_case);
-    int status = 200;
+    const struct ms_verb *v = ms_verb_find(op->request->body_case);
     json_t *json;
 
     if (!op->message) {
         ms_http_conn_reply(c, 204, NULL, NULL, NULL, 0);
         return;
     }
-    json = v->http.view ? v->http.view(op->message, &status)
-                        : ms_message_print(op->message);
-    if (status >= 400)
-        ms_http_conn_fail(c, status, "there is none of that name");
+    json = v->http.view ? v->http.view(op->message) : ms_message_print(op->message);
+    if (json_is_null(json))
+        ms_http_conn_fail(c, 404, "there is none of that name");
     else
-        ms_http_reply_json(c, status, json);
+        ms_http_reply_json(c, 200, json);
 }
 
 struct asking {
@@ -227,9 +225,9 @@ static void asking_destroy(struct rest_wait *w)
     free(a);
 }
 
-static void on_done(struct ms_head_op *op)
+static void on_done(struct ms_head_op *op, void *arg)
 {
-    struct asking *a = op->done_arg;
+    struct asking *a = arg;
     struct ms_http_conn *c = a->wait.conn;
 
     if (c && op->error.code)
@@ -255,9 +253,9 @@ void ms_rest_verb(const struct rest_ask *ask, const struct ms_verb *v)
     }
     a->wait.destroy = asking_destroy;
     ms_rest_wait_begin(&a->wait, ask);
-    a->op->wanted = MS_TAKE(m);
+    a->op->request = MS_TAKE(m);
     a->op->asker = MS_ASKER_HTTP;
     a->op->on_done = on_done;
     a->op->done_arg = a;
-    ms_head_request_run(a->op); /* it may have completed, and `a` be gone */
+    ms_head_op_run(a->op); /* it may have completed, and `a` be gone */
 }

@@ -1,9 +1,10 @@
-/* view.c - nodes, clusters, groups, drivers and keys as JSON */
+/* view.c - nodes, clusters, groups, drivers, keys and objects as JSON */
 #include "head/rest/view.h"
 #include "base/cleanup.h"
 #include "head/rest/message_json.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* 16 hexadecimal digits: what JSON numbers are too small for. */
 static json_t *id_json(uint64_t id)
@@ -53,9 +54,10 @@ static json_t *devices_json(const Muster__NodeShape *s)
     return list;
 }
 
-json_t *ms_view_node(const Muster__NodeStatus *n)
+json_t *ms_view_node(const ProtobufCMessage *node)
 {
-    json_t *out = ms_message_print_fields(&n->base,
+    const Muster__NodeStatus *n = (const Muster__NodeStatus *)node;
+    json_t *out = ms_message_print_fields(node,
                                           "name alive suspect detail agent_pid cpus "
                                           "memory gpus host_id labels addresses");
 
@@ -65,29 +67,23 @@ json_t *ms_view_node(const Muster__NodeStatus *n)
     return out;
 }
 
-static json_t *exit_json(const Muster__Exit *e)
-{
-    if (!e)
-        return json_null();
-    return ms_message_print_fields(
-        &e->base, "signaled code out_of_memory requested detail last_lines");
-}
-
 json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w)
 {
-    json_t *out =
-        ms_message_print_fields(&w->base, "rank pid node address devices log_path");
+    json_t *out = ms_message_print_fields(
+        &w->base,
+        "rank pid node address devices log_path "
+        "exit(signaled code out_of_memory requested detail last_lines)");
 
     json_object_set_new(out, "cluster", ms_json_string(cluster));
     json_object_set_new(out, "uid", id_json(w->uid));
     json_object_set_new(out, "state", json_string(ms_view_worker_word(w->state)));
-    json_object_set_new(out, "exit", exit_json(w->exit));
     return out;
 }
 
-json_t *ms_view_cluster(const Muster__ClusterStatus *c)
+json_t *ms_view_cluster(const ProtobufCMessage *cluster)
 {
-    json_t *out = ms_message_print_fields(&c->base, "name detached waits_for");
+    const Muster__ClusterStatus *c = (const Muster__ClusterStatus *)cluster;
+    json_t *out = ms_message_print_fields(cluster, "name detached waits_for");
     json_t *workers = json_array();
 
     for (size_t i = 0; i < c->n_workers; i++)
@@ -99,17 +95,12 @@ json_t *ms_view_cluster(const Muster__ClusterStatus *c)
     return out;
 }
 
-json_t *ms_view_changed_cluster(const ProtobufCMessage *cluster, int *status)
+json_t *ms_view_driver(const ProtobufCMessage *driver)
 {
-    (void)status;
-    return ms_view_cluster((const Muster__ClusterStatus *)cluster);
-}
+    json_t *out = ms_message_print_fields(driver, "pid host script suspect");
 
-json_t *ms_view_driver(const Muster__DriverStatus *d)
-{
-    json_t *out = ms_message_print_fields(&d->base, "pid host script suspect");
-
-    json_object_set_new(out, "id", id_json(d->driver));
+    json_object_set_new(
+        out, "id", id_json(((const Muster__DriverStatus *)driver)->driver));
     return out;
 }
 
@@ -125,10 +116,11 @@ const char *ms_view_group_word(Muster__GroupState state)
     return words[(size_t)state < MS_COUNT(words) ? (size_t)state : 0];
 }
 
-json_t *ms_view_group(const Muster__GroupStatus *g)
+json_t *ms_view_group(const ProtobufCMessage *group)
 {
+    const Muster__GroupStatus *g = (const Muster__GroupStatus *)group;
     json_t *out = ms_message_print_fields(
-        &g->base, "name strategy bundles pieces=placement detached clusters");
+        group, "name strategy bundles pieces=placement detached clusters");
 
     json_object_set_new(out, "state", json_string(ms_view_group_word(g->state)));
     json_object_set_new(out, "driver", id_json(g->driver));
@@ -137,25 +129,129 @@ json_t *ms_view_group(const Muster__GroupStatus *g)
 
 /* ---- the key-value store --------------------------------------------------------- */
 
-json_t *ms_view_kv_entry(const ProtobufCMessage *entry, int *status)
+json_t *ms_view_kv_entry(const ProtobufCMessage *entry)
 {
-    if (((const Muster__KvEntry *)entry)->key[0])
-        return ms_message_print_fields(entry, "key value codec revision");
-    *status = 404;
+    return ((const Muster__KvEntry *)entry)->key[0]
+               ? ms_message_print_fields(entry, "key value codec revision")
+               : json_null();
+}
+
+json_t *ms_view_kv_keys(const ProtobufCMessage *events)
+{
+    return ms_message_print_fields(events, "revision entries=keys(key codec revision)");
+}
+
+/* ---- objects --------------------------------------------------------------------- */
+
+const char *ms_view_object_where(const Muster__StoredStatus *o)
+{
+    if (o->is_spilled)
+        return "disk";
+    if (o->has_bytes)
+        return o->is_replica ? "copy" : "memory";
+    return o->is_replica ? "reference" : "making";
+}
+
+static const Muster__StoreStats *find_store(const Muster__Objects *all, uint64_t node)
+{
+    for (size_t i = 0; i < all->n_nodes; i++)
+        if (all->nodes[i]->node == node)
+            return all->nodes[i];
     return NULL;
 }
 
-json_t *ms_view_kv_keys(const ProtobufCMessage *events, int *status)
+/* A copy does not know which line made it: its node does. */
+static const char *site_of(const Muster__StoreStats *origin,
+                           const Muster__StoredStatus *o)
 {
-    const Muster__KvEvents *all = (const Muster__KvEvents *)events;
-    json_t *out = ms_message_print_fields(events, "revision");
-    json_t *keys = json_array();
+    for (size_t i = 0; !o->site[0] && origin && i < origin->n_objects; i++)
+        if (origin->objects[i]->node == o->node && origin->objects[i]->id == o->id)
+            return origin->objects[i]->site;
+    return o->site;
+}
 
-    (void)status;
-    for (size_t i = 0; i < all->n_entries; i++)
-        json_array_append_new(
-            keys,
-            ms_message_print_fields(&all->entries[i]->base, "key codec revision"));
-    json_object_set_new(out, "keys", keys);
+static int compare(const void *a, const void *b)
+{
+    const struct ms_view_object *x = a, *y = b;
+
+    if (x->object->len != y->object->len)
+        return x->object->len > y->object->len ? -1 : 1;
+    if (x->object->age_ns != y->object->age_ns)
+        return x->object->age_ns > y->object->age_ns ? -1 : 1;
+    return strcmp(x->at->node_name, y->at->node_name);
+}
+
+struct ms_view_object *ms_view_sort_objects(const Muster__Objects *all, size_t *count)
+{
+    struct ms_view_object *list;
+    size_t room = 1, n = 0;
+
+    for (size_t i = 0; i < all->n_nodes; i++)
+        room += all->nodes[i]->n_objects;
+    list = calloc(room, sizeof *list);
+    if (!list)
+        return NULL;
+    for (size_t i = 0; i < all->n_nodes; i++)
+        for (size_t k = 0; k < all->nodes[i]->n_objects; k++) {
+            const Muster__StoredStatus *o = all->nodes[i]->objects[k];
+            const Muster__StoreStats *origin = find_store(all, o->node);
+
+            list[n++] =
+                (struct ms_view_object){.at = all->nodes[i],
+                                        .object = o,
+                                        .origin = origin ? origin->node_name : "",
+                                        .site = site_of(origin, o)};
+        }
+    qsort(list, n, sizeof *list, compare);
+    *count = n;
+    return list;
+}
+
+static json_t *object_json(const struct ms_view_object *v)
+{
+    const Muster__StoredStatus *o = v->object;
+    json_t *out = ms_message_print_fields(
+        &o->base, "len=nbytes age_ns=age_s holders(name pid count since_ns=since_s)");
+
+    json_object_set_new(out, "node", ms_json_string(v->at->node_name));
+    json_object_set_new(out, "origin", ms_json_string(v->origin));
+    json_object_set_new(out, "id", json_integer((json_int_t)o->id));
+    json_object_set_new(out, "where", json_string(ms_view_object_where(o)));
+    json_object_set_new(out, "site", ms_json_string(v->site));
     return out;
+}
+
+json_t *ms_view_objects(const Muster__Objects *all)
+{
+    size_t count = 0;
+    struct ms_view_object *sorted = ms_view_sort_objects(all, &count);
+    json_t *list = sorted ? json_array() : NULL;
+
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, object_json(&sorted[i]));
+    free(sorted);
+    return list;
+}
+
+static json_t *store_json(const Muster__StoreStats *s)
+{
+    json_t *out = ms_message_print_fields(
+        &s->base,
+        "node_name=node limit used committed object_count=objects spilled "
+        "spill_dir=spill spill_limit why");
+
+    if (!s->why[0])
+        json_object_set_new(out, "why", json_null());
+    return out;
+}
+
+json_t *ms_view_all_objects(const ProtobufCMessage *all)
+{
+    const Muster__Objects *objects = (const Muster__Objects *)all;
+    json_t *stores = json_array();
+
+    for (size_t i = 0; i < objects->n_nodes; i++)
+        json_array_append_new(stores, store_json(objects->nodes[i]));
+    return json_pack(
+        "{s:o, s:o}", "objects", ms_view_objects(objects), "nodes", stores);
 }

@@ -1,6 +1,5 @@
 /* journal.c - a log of changes in a file, written anew when it has grown */
 #include "head/state/journal.h"
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "proto/muster.pb-c.h"
 
@@ -11,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include <zlib.h>
 

@@ -2,15 +2,17 @@
 #include "head/state/persist.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/name.h"
 #include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
 #include "head/kv/kv_ask.h"
+#include "head/nodes/node.h"
+#include "head/place/kept_groups.h"
 #include "head/place/place.h"
 #include "head/state/journal.h"
-#include "head/state/recovery.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +22,13 @@
 
 #define FILE_NAME "state"
 
-enum { SPACE_KV = 1, SPACE_GROUP = 2, SPACE_STORE = 3, SPACE_CLUSTER = 4 };
+enum {
+    SPACE_KV = 1,
+    SPACE_GROUP = 2,
+    SPACE_STORE = 3,
+    SPACE_CLUSTER = 4,
+    SPACE_NODE = 5,
+};
 
 /* Without memory it is not kept until the journal is written anew. */
 static void put_message(struct ms_journal *j,
@@ -113,88 +121,42 @@ static bool is_known(const struct ms_head *h, struct ms_kv_owner owner)
 
 /* ---- placement groups ------------------------------------------------------------ */
 
-struct kept_group {
-    struct ms_list link; /* head->persist.groups */
-    uint64_t id;
-    bool is_open; /* of the head before, and not placed again yet */
-    Muster__RestoreGroup *message;
-};
-
-static void group_destroy(struct kept_group *k)
-{
-    ms_list_remove(&k->link);
-    muster__restore_group__free_unpacked(k->message, NULL);
-    free(k);
-}
-
-static struct kept_group *find_group(const struct ms_head *h, uint64_t id)
-{
-    ms_list_each (k, &h->persist.groups, struct kept_group, link)
-        if (k->id == id)
-            return k;
-    return NULL;
-}
-
-static void put_group(struct ms_journal *d, const struct kept_group *k)
+static void put_group(struct ms_journal *d, const struct ms_kept_group *k)
 {
     char key[24];
 
-    snprintf(key, sizeof key, "%" PRIu64, k->id);
+    snprintf(key, sizeof key, "%" PRIu64, k->message->status->id);
     put_message(d, SPACE_GROUP, key, &k->message->base);
-}
-
-/* Takes the message. */
-static struct kept_group *add_group(struct ms_head *h, Muster__RestoreGroup *m)
-{
-    struct kept_group *k = m && m->group && m->status ? calloc(1, sizeof *k) : NULL;
-
-    if (!k) {
-        muster__restore_group__free_unpacked(m, NULL);
-        return NULL;
-    }
-    k->id = m->status->id;
-    k->message = m;
-    ms_list_add_tail(&h->persist.groups, &k->link);
-    return k;
 }
 
 void ms_persist_group(struct ms_head *h,
                       const Muster__PlaceGroup *group,
                       const Muster__GroupStatus *status)
 {
-    Muster__RestoreGroup m = MUSTER__RESTORE_GROUP__INIT;
-    struct kept_group *old, *k;
+    const struct ms_kept_group *k;
 
     if (!h->persist.journal || !status->detached)
         return;
-    old = find_group(h, status->id);
-    if (!old && !group)
-        return;
-    m.group = old ? old->message->group : (Muster__PlaceGroup *)(uintptr_t)group;
-    m.status = (Muster__GroupStatus *)(uintptr_t)status;
-    k = add_group(h, (Muster__RestoreGroup *)ms_proto_copy(&m.base));
-    if (!k)
-        return;
-    if (old)
-        group_destroy(old);
-    put_group(h->persist.journal, k);
+    k = ms_kept_group_put(&h->persist.groups, group, status);
+    if (k)
+        put_group(h->persist.journal, k);
 }
 
 void ms_persist_forget_group(struct ms_head *h, uint64_t id)
 {
-    struct kept_group *k = find_group(h, id);
+    struct ms_kept_group *k = ms_kept_group_find(&h->persist.groups, id);
     char key[24];
 
     if (!k)
         return;
-    group_destroy(k);
+    ms_kept_group_destroy(k);
     snprintf(key, sizeof key, "%" PRIu64, id);
     ms_journal_delete(h->persist.journal, SPACE_GROUP, key);
 }
 
 void ms_persist_restore_groups(struct ms_head *h)
 {
-    ms_list_each (k, &h->persist.groups, struct kept_group, link) {
+    ms_list_each (k, &h->persist.groups, struct ms_kept_group, link) {
         const Muster__RestoreGroup *m = k->message;
         int rc = k->is_open ? ms_place_restore(h, m, m->status->driver, NULL) : 0;
 
@@ -203,11 +165,71 @@ void ms_persist_restore_groups(struct ms_head *h)
     }
 }
 
-static void expect_nodes(struct ms_head *h)
+/* ---- nodes ----------------------------------------------------------------------- */
+
+/* A node of the head before that has not come back. */
+struct expected {
+    struct ms_list link; /* head->persist.nodes */
+    char name[MS_NAME_MAX + 1];
+};
+
+static struct expected *find_expected(const struct ms_head *h, const char *name)
 {
-    ms_list_each (k, &h->persist.groups, struct kept_group, link)
-        for (size_t i = 0; i < k->message->status->n_pieces; i++)
-            ms_recovery_expect(h, k->message->status->pieces[i]->node);
+    ms_list_each (e, &h->persist.nodes, struct expected, link)
+        if (strcmp(e->name, name) == 0)
+            return e;
+    return NULL;
+}
+
+static void forget_expected(struct expected *e)
+{
+    if (!e)
+        return;
+    ms_list_remove(&e->link);
+    free(e);
+}
+
+static void expect_node(struct ms_head *h, const char *name)
+{
+    struct expected *e = ms_name_check(name, "node", NULL) < 0 || find_expected(h, name)
+                             ? NULL
+                             : calloc(1, sizeof *e);
+
+    if (!e)
+        return;
+    strcpy(e->name, name);
+    ms_list_add_tail(&h->persist.nodes, &e->link);
+}
+
+static void put_node(struct ms_journal *d, const char *name)
+{
+    ms_journal_put(d, SPACE_NODE, name, (const uint8_t *)"", 0);
+}
+
+void ms_persist_node(struct ms_head *h, const char *name)
+{
+    forget_expected(find_expected(h, name));
+    put_node(h->persist.journal, name);
+}
+
+void ms_persist_forget_node(struct ms_head *h, const char *name)
+{
+    ms_journal_delete(h->persist.journal, SPACE_NODE, name);
+}
+
+int64_t ms_persist_left_ns(const struct ms_head *h)
+{
+    int64_t left_ns = h->started_ns + MS_RECOVERY_NS - ms_now_ns();
+
+    return ms_list_is_empty(&h->persist.nodes) || left_ns < 0 ? 0 : left_ns;
+}
+
+static void forget_missing(struct ms_head *h)
+{
+    ms_list_each (e, &h->persist.nodes, struct expected, link) {
+        ms_persist_forget_node(h, e->name);
+        forget_expected(e);
+    }
 }
 
 /* ---- clusters -------------------------------------------------------------------- */
@@ -267,15 +289,10 @@ void ms_persist_forget_cluster(struct ms_head *h, const char *cluster)
 }
 
 /* It stands in the registry, and its agents will tell who of it lives. */
-static void take_cluster(struct ms_head *h, const char *name, Muster__KeptCluster *m)
+static void fill_cluster(struct ms_head *h, const char *name, Muster__KeptCluster *m)
 {
-    struct ms_cluster *c = ms_registry_find(&h->registry, name);
+    struct ms_cluster *c = ms_registry_expect(&h->registry, name, m->n_slots);
 
-    if (c)
-        ms_registry_remove(&h->registry, c);
-    if (!m || !m->spec || !m->placed || m->n_slots == 0)
-        return;
-    c = ms_registry_expect(&h->registry, name, m->n_slots);
     if (!c)
         return;
     c->driver = m->driver;
@@ -292,6 +309,20 @@ static void take_cluster(struct ms_head *h, const char *name, Muster__KeptCluste
         for (size_t k = 0; k < m->slots[i]->n_former; k++)
             ms_slot_remember(&h->registry, &c->slots[i], m->slots[i]->former[k]);
     }
+}
+
+static void
+take_cluster(struct ms_head *h, const char *name, const uint8_t *data, size_t len)
+{
+    struct ms_cluster *old = ms_registry_find(&h->registry, name);
+    Muster__KeptCluster *m =
+        data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
+
+    if (old)
+        ms_registry_remove(&h->registry, old);
+    if (m && m->spec && m->placed && m->n_slots > 0)
+        fill_cluster(h, name, m);
+    muster__kept_cluster__free_unpacked(m, NULL);
 }
 
 /* Nobody has reported this worker: it has ended, with its agent or before. */
@@ -362,35 +393,60 @@ static void on_grace(void *arg)
     }
     if (has_changed)
         ms_head_kv_changed(h);
-    ms_list_each (k, &h->persist.groups, struct kept_group, link)
+    ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         if (k->is_open)
-            ms_persist_forget_group(h, k->id);
+            ms_persist_forget_group(h, k->message->status->id);
+    forget_missing(h);
+}
+
+static void
+take_group(struct ms_head *h, const char *key, const uint8_t *data, size_t len)
+{
+    struct ms_list *all = &h->persist.groups;
+    Muster__RestoreGroup *m =
+        data ? muster__restore_group__unpack(NULL, len, data) : NULL;
+    struct ms_kept_group *k = NULL;
+
+    if (!data)
+        ms_kept_group_destroy(ms_kept_group_find(all, strtoull(key, NULL, 10)));
+    if (m && m->group && m->status)
+        k = ms_kept_group_put(all, m->group, m->status);
+    if (k)
+        k->is_open = true;
+    muster__restore_group__free_unpacked(m, NULL);
+}
+
+static void take_id(struct ms_head *h, const char *key, const uint8_t *data, size_t len)
+{
+    (void)key;
+    if (data && len == sizeof h->kv.store.id)
+        memcpy(&h->kv.store.id, data, len); /* who watches goes on */
+}
+
+static void
+take_node(struct ms_head *h, const char *key, const uint8_t *data, size_t len)
+{
+    (void)len;
+    if (data)
+        expect_node(h, key);
+    else
+        forget_expected(find_expected(h, key));
 }
 
 static void
 on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_t len)
 {
-    struct ms_head *h = arg;
-    Muster__KeptCluster *m;
-    struct kept_group *k;
+    static void (*const take[])(
+        struct ms_head * h, const char *key, const uint8_t *data, size_t len) = {
+        [SPACE_KV] = take_entry,
+        [SPACE_GROUP] = take_group,
+        [SPACE_STORE] = take_id,
+        [SPACE_CLUSTER] = take_cluster,
+        [SPACE_NODE] = take_node,
+    };
 
-    if (space == SPACE_KV)
-        take_entry(h, key, data, len);
-    if (space == SPACE_CLUSTER) {
-        m = data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
-        take_cluster(h, key, m);
-        muster__kept_cluster__free_unpacked(m, NULL);
-    }
-    if (space == SPACE_STORE && data && len == sizeof h->kv.store.id)
-        memcpy(&h->kv.store.id, data, len); /* who watches goes on */
-    if (space != SPACE_GROUP)
-        return;
-    k = find_group(h, strtoull(key, NULL, 10));
-    if (k)
-        group_destroy(k);
-    k = data ? add_group(h, muster__restore_group__unpack(NULL, len, data)) : NULL;
-    if (k)
-        k->is_open = true;
+    if (space < MS_COUNT(take) && take[space])
+        take[space](arg, key, data, len);
 }
 
 static void on_rewrite(void *arg, struct ms_journal *d)
@@ -400,11 +456,15 @@ static void on_rewrite(void *arg, struct ms_journal *d)
     ms_journal_put(
         d, SPACE_STORE, "id", (uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
     put_entries(h, d);
-    ms_list_each (k, &h->persist.groups, struct kept_group, link)
+    ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         put_group(d, k);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->spec && c->is_made)
             put_spec(d, c);
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        put_node(d, n->name);
+    ms_list_each (e, &h->persist.nodes, struct expected, link)
+        put_node(d, e->name);
 }
 
 int ms_persist_open(struct ms_head *h, struct ms_error *err)
@@ -428,7 +488,9 @@ int ms_persist_open(struct ms_head *h, struct ms_error *err)
     if (h->session.was_left)
         ms_kv_restored(&h->kv.store, h->kv.store.id);
     h->persist.kv_revision = h->kv.store.revision;
-    expect_nodes(h);
+    ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
+        for (size_t i = 0; i < k->message->status->n_pieces; i++)
+            expect_node(h, k->message->status->pieces[i]->node);
     if (h->session.was_left)
         ms_timer_set(&h->persist.timer, h->link_grace_ns);
     return 0;
@@ -437,7 +499,8 @@ int ms_persist_open(struct ms_head *h, struct ms_error *err)
 void ms_persist_close(struct ms_head *h)
 {
     ms_timer_finish(&h->persist.timer);
-    ms_list_each (k, &h->persist.groups, struct kept_group, link)
-        group_destroy(k);
+    ms_kept_groups_finish(&h->persist.groups);
+    ms_list_each (e, &h->persist.nodes, struct expected, link)
+        forget_expected(e);
     ms_journal_close(MS_TAKE(h->persist.journal));
 }

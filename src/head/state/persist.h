@@ -2,8 +2,11 @@
  *
  * Agents and drivers report to a head that was started again what they have. The rest
  * stands in the session's folder (journal.h): the key-value store, the specs of clusters,
- * and placement groups that are detached. Other heads keep nothing: `journal` is NULL and
- * all of this does nothing. The head's thread, or before it runs.
+ * placement groups that are detached, and the names of nodes. Other heads keep nothing:
+ * `journal` is NULL and all of this does nothing. The head's thread, or before it runs.
+ *
+ * After a crash the nodes of the head before are expected back for MS_RECOVERY_NS; what needs
+ * nodes waits so long (ops/waiting.h).
  */
 #ifndef MS_HEAD_STATE_PERSIST_H
 #define MS_HEAD_STATE_PERSIST_H
@@ -21,7 +24,8 @@ struct ms_head;
 
 struct ms_persist {
     struct ms_journal *journal; /* NULL: nothing is kept */
-    struct ms_list groups;      /* detached ones, as they stand there */
+    struct ms_list groups;      /* ms_kept_group: detached ones, as they stand there */
+    struct ms_list nodes;       /* of the head before that have not come back */
     uint64_t kv_revision;       /* up to which the key-value store stands there */
     struct ms_timer timer;      /* owners that have not come back by then are gone */
 };
@@ -40,6 +44,11 @@ void ms_persist_forget_group(struct ms_head *h, uint64_t id);
 /* The spec of this cluster, its places or its incarnations have changed. */
 void ms_persist_cluster(struct ms_head *h, const struct ms_cluster *c);
 void ms_persist_forget_cluster(struct ms_head *h, const char *cluster);
+/* This node is there, or has gone for good. */
+void ms_persist_node(struct ms_head *h, const char *name);
+void ms_persist_forget_node(struct ms_head *h, const char *name);
+/* How long to wait for nodes that are missing; 0: none is, or for too long. */
+int64_t ms_persist_left_ns(const struct ms_head *h);
 /* A node has come: groups that wait for it are placed there again. */
 void ms_persist_restore_groups(struct ms_head *h);
 

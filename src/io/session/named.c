@@ -145,8 +145,6 @@ void ms_session_close(const struct ms_session *s)
 
     for (size_t i = 0; dir >= 0 && i < MS_COUNT(transient); i++)
         ms_tree_remove(dir, transient[i]);
-    if (dir >= 0)
-        ms_tree_remove(dir, "nodes"); /* which a head that crashed finds again */
 }
 
 bool ms_session_is_named(int root, const char *name)
