@@ -28,6 +28,7 @@ static void on_wake(void *arg, unsigned events)
 {
     struct ms_loop *loop = arg;
     struct ms_list todo;
+    struct post *p;
     uint64_t count;
     bool stopping;
 
@@ -39,10 +40,7 @@ static void on_wake(void *arg, unsigned events)
     ms_list_splice(&todo, &loop->posts);
     stopping = loop->stopping;
     pthread_mutex_unlock(&loop->lock);
-    while (!ms_list_is_empty(&todo)) {
-        struct post *p = ms_list_first(&todo, struct post, link);
-
-        ms_list_remove(&p->link);
+    while ((p = ms_list_take(&todo, struct post, link))) {
         p->fn(p->arg);
         free(p);
     }

@@ -28,8 +28,7 @@ static int take_failure(struct exchange *x, const struct ms_message *m)
 
     x->rc = ms_error_set(
         &x->err, -EREMOTEIO, "%s", f ? f->message : "a failure that cannot be read");
-    if (f)
-        muster__failure__free_unpacked(f, NULL);
+    muster__failure__free_unpacked(f, NULL);
     return 0;
 }
 

@@ -138,7 +138,7 @@ void ms_client_wake_at(struct ms_client *c, int64_t at_ns)
 {
     if (at_ns >= atomic_load(&c->wake_ns))
         return;
-    pthread_mutex_lock(&c->timer_lock);
+    MS_LOCK(&c->timer_lock);
     if (at_ns < atomic_load(&c->wake_ns) && c->timer_fd >= 0) {
         struct itimerspec when = {.it_value = {1, 0}}; /* long past: at once */
         int64_t now_ns = ms_now_ns();
@@ -149,7 +149,6 @@ void ms_client_wake_at(struct ms_client *c, int64_t at_ns)
         c->due_ns = at_ns > now_ns ? at_ns : now_ns;
         timerfd_settime(c->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
     }
-    pthread_mutex_unlock(&c->timer_lock);
 }
 
 /* ---- life ------------------------------------------------------------------------ */

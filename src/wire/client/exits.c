@@ -26,16 +26,10 @@ static void drop(struct ms_exits *e, struct ask *a)
     e->ask_count--;
 }
 
-static void free_exited(Muster__WorkerExited *x)
-{
-    if (x)
-        muster__worker_exited__free_unpacked(x, NULL);
-}
-
 void ms_exits_finish(struct ms_exits *e)
 {
     for (unsigned i = 0; i < MS_EXITS_KEPT; i++)
-        free_exited(e->kept[i]);
+        muster__worker_exited__free_unpacked(e->kept[i], NULL);
     ms_list_each (a, &e->asks, struct ask, link)
         drop(e, a);
 }
@@ -57,7 +51,7 @@ int ms_exits_add(struct ms_exits *e, const Muster__WorkerExited *exited)
 
     if (!x)
         return -ENOMEM;
-    free_exited(e->kept[e->next]);
+    muster__worker_exited__free_unpacked(e->kept[e->next], NULL);
     e->kept[e->next] = x;
     drop_lines(
         e->kept[(e->next + MS_EXITS_KEPT - MS_EXITS_LINES_KEPT) % MS_EXITS_KEPT]);

@@ -368,7 +368,7 @@ struct ms_call *ms_peer_call(struct ms_peer *p, const struct ms_call_spec *spec)
     if (!c)
         return NULL;
     atomic_fetch_add(&p->client->outstanding, 1);
-    pthread_mutex_lock(&p->lock);
+    MS_PEER_LOCK(p);
     if (p->state == PEER_DEAD && p->may_have_successor)
         ms_peer_seek_successor(p);
     if (p->state == PEER_DEAD)
@@ -379,6 +379,5 @@ struct ms_call *ms_peer_call(struct ms_peer *p, const struct ms_call_spec *spec)
         call_start(p, c, spec);
     if (!c->done && !spec->waits)
         ms_client_wake_at(p->client, c->deadline_ns);
-    ms_peer_unlock(p);
     return c;
 }

@@ -151,14 +151,11 @@ static int take_message(struct ms_peer *p, struct ms_message *m)
 static int on_message(void *arg, struct ms_message *m)
 {
     struct ms_peer *p = arg;
-    int rc;
 
     if (p->locked_read)
         return take_message(p, m);
-    pthread_mutex_lock(&p->lock);
-    rc = take_message(p, m);
-    ms_peer_unlock(p);
-    return rc;
+    MS_PEER_LOCK(p);
+    return take_message(p, m);
 }
 
 static const struct ms_conn_sink sink = {.on_message = on_message};

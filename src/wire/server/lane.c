@@ -165,7 +165,7 @@ static void on_tick(void *arg, unsigned events)
     (void)events;
     if (read(s->tick_fd, &count, sizeof count) < 0)
         return;
-    pthread_mutex_lock(&s->lock);
+    MS_LOCK(&s->lock);
     s->tick_armed = false;
     if (s->busy_since_ns && s->hot) {
         if (ms_now_ns() - s->busy_since_ns < MOMENT_NS)
@@ -173,7 +173,6 @@ static void on_tick(void *arg, unsigned events)
         else
             ms_lane_arm(s->hot);
     }
-    pthread_mutex_unlock(&s->lock);
 }
 
 void ms_lane_await_long(struct ms_server *s)

@@ -107,14 +107,13 @@ static void on_todo(void *arg, unsigned events)
     (void)events;
     if (read(s->todo_fd, &count, sizeof count) < 0)
         return;
-    pthread_mutex_lock(&s->lock);
+    MS_LOCK(&s->lock);
     s->todo_told = false;
     conns_do(s);
     timer_start(s);
     ms_server_deliver(s);
     tell_all(s);
     ms_submit_tell(s);
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* Tell the owners of requests whose deadline came; the next deadline. */
@@ -265,8 +264,8 @@ void ms_server_destroy(struct ms_server *s)
     s->destroyed = true;
     ms_list_each (sc, &s->conns, struct ms_server_conn, link)
         ms_server_conn_destroy(sc);
-    while (!ms_list_is_empty(&s->ledgers))
-        ms_ledger_destroy(ms_list_first(&s->ledgers, struct ms_ledger, link));
+    ms_list_each (l, &s->ledgers, struct ms_ledger, link)
+        ms_ledger_destroy(l);
     ms_submit_finish(s);
     drop_undelivered(s);
     ms_lane_finish(s);
