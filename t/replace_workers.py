@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import muster
+from workers import say
 
 
 class Counter:
@@ -24,7 +25,9 @@ class Counter:
         names = ("RANK", "WORLD_SIZE", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "MINE")
         return {name: os.environ.get(name, "") for name in names}
 
-    def sleep(self, seconds: float) -> int:
+    def sleep(self, seconds: float, begun: str = "") -> int:
+        if begun:
+            say(begun)
         time.sleep(seconds)
         return os.getpid()
 

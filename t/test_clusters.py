@@ -88,6 +88,14 @@ def test_the_masters_port_is_held_until_the_end(cluster: Make) -> None:
     assert can_bind(host, port)
 
 
+def test_collectives_know_the_interface(cluster: Make) -> None:
+    gloo, nccl = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
+    there = cluster(Echo).execute_rank_zero_sync("env", gloo, nccl)
+    assert there == {gloo: "lo", nccl: "=lo"}
+    there = cluster(Echo, env={gloo: "ib0"}).execute_rank_zero_sync("env", gloo, nccl)
+    assert there == {gloo: "ib0", nccl: "=lo"}
+
+
 def test_the_roles_environment(cluster: Make, tmp_path: Any) -> None:
     env = {"MINE": "ä=1", "OMP_NUM_THREADS": 3, "CUDA_VISIBLE_DEVICES": ""}
     c = cluster(Echo, env=env, working_dir=tmp_path)

@@ -4,13 +4,14 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (a fixture)
-from helpers import DEADLINE_S, wait_gone
+from helpers import DEADLINE_S, Bell, wait_gone
 from muster import Cluster, ClusterError, WorkerConfig, WorkerDied
 from replace_workers import Counter, Picky
 
@@ -120,9 +121,10 @@ def test_a_constructor_that_fails_leaves_it_dead(session: Any, tmp_path: Path) -
         assert c.execute_rank_zero_sync("pid") == c.pids[0]
 
 
-def test_only_one_at_a_time(three: Any) -> None:
-    three.execute_all_sync("sleep", 0)  # what was never sent would go to the new one
-    call = three.execute_rank_async(1, "sleep", 60)
+def test_only_one_at_a_time(three: Any, bell: Callable[[], Bell]) -> None:
+    begun = bell()
+    call = three.execute_rank_async(1, "sleep", 60, begun.path)
+    begun.hear()  # one that was not sent yet would go to the new incarnation
     failed: list[BaseException] = []
     go = threading.Barrier(4)
 

@@ -65,12 +65,23 @@ static int set_identity(const struct ms_worker *w, struct ms_env *env)
                    : rc;
 }
 
+/* Collectives use the interface by which others reach this node, unless told. */
+static int set_interface(const struct ms_worker *w, struct ms_env *env)
+{
+    const char *name = w->agent->listen.interface;
+    int rc = *name ? ms_env_printf(env, "GLOO_SOCKET_IFNAME=%s", name) : 0;
+
+    return *name && rc == 0 ? ms_env_printf(env, "NCCL_SOCKET_IFNAME==%s", name) : rc;
+}
+
 /* The driver's environment with its own on top. */
 static int set_env(const struct ms_worker *w, struct ms_env *env)
 {
     const Muster__DriverContext *context = w->context->message;
-    int rc = ms_env_set_all(env, context->env, context->n_env);
+    int rc = set_interface(w, env);
 
+    if (rc == 0)
+        rc = ms_env_set_all(env, context->env, context->n_env);
     return rc == 0 ? ms_env_set_all(env, w->spec->env, w->spec->n_env) : rc;
 }
 

@@ -205,7 +205,7 @@ static void end(struct muster_cluster *c, int64_t grace_ns)
 
     if (ms_capi_check_open(c->session, NULL) < 0)
         return;
-    op = ms_head_destroy_that_cluster(
+    op = ms_head_destroy_cluster(
         c->session->head, c->name, !c->is_handle, c->workers[0].status->uid, grace_ns);
     ms_head_op_unref(ms_capi_done(op, ms_deadline_ns(grace_ns, MS_ANSWER_NS), NULL));
 }

@@ -123,7 +123,7 @@ static void test_workers_live_and_die(void **state)
     events_wait_exits(&seen, 1);
     assert_true(seen.signaled && !seen.requested);
     assert_int_equal(seen.codes[seen.exits - 1], SIGKILL);
-    ops_expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
+    ops_expect(ops_destroy(h, "actor", MS_NS_PER_S), 0, NULL);
     assert_int_equal(seen.exits, 2);
     assert_true(seen.requested);
     assert_true(test_has_ended(pids[0]));

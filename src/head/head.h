@@ -182,15 +182,11 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
 
 /* Stop its workers (SIGTERM, after grace_ns SIGKILL); completes when all have been
  * reaped. One that is being created is stopped when it exists. -ENOENT: no such
- * cluster. -ETIMEDOUT: some have not ended within grace_ns + MS_STOP_GRACE_NS; the
- * cluster stays until they have. */
-struct ms_head_op *
-ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
-
-/* The same, but -ENOENT if it is another one of that name. own: another driver has made it,
- * for a creation that was given up, which may have failed because the name was taken.
- * uid, unless it is 0: rank 0 neither is nor was that worker. */
-struct ms_head_op *ms_head_destroy_that_cluster(
+ * cluster, or another one of that name. own: another driver has made it, for a creation that
+ * was given up, which may have failed because the name was taken. uid, unless it is 0: rank 0
+ * neither is nor was that worker. -ETIMEDOUT: some have not ended within
+ * grace_ns + MS_STOP_GRACE_NS; the cluster stays until they have. */
+struct ms_head_op *ms_head_destroy_cluster(
     struct ms_head *h, const char *name, bool own, uint64_t uid, int64_t grace_ns);
 
 /* New incarnations of ranks of a cluster, together: the old ones end, the new ones start in

@@ -279,7 +279,7 @@ static void test_a_forked_child_forgets(void **state)
     assert_int_equal(code, 0);
     assert_int_equal(ops_status(h, &op)->clusters[0]->n_workers, 1); /* ours goes on */
     ms_head_op_unref(op);
-    ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(h, "actor", 0), 0, NULL);
     ms_head_stop(h, 0);
 }
 
@@ -327,7 +327,7 @@ static void test_two_heads_at_once(void **state)
     ops_expect(local_create(a, "actor", 1), 0, NULL);
     ops_expect(local_create(b, "actor", 1), 0, NULL);
     ms_head_stop(a, 0);
-    ops_expect(ms_head_destroy_cluster(b, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(b, "actor", 0), 0, NULL);
     ms_head_stop(b, 0);
     local_assert_gone(dir);
 }

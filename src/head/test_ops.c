@@ -61,6 +61,11 @@ ops_request(struct ms_head *h, Muster__DriverToHead__BodyCase what, void *body)
     return ms_head_request(h, &m);
 }
 
+struct ms_head_op *ops_destroy(struct ms_head *h, const char *name, int64_t grace_ns)
+{
+    return ms_head_destroy_cluster(h, name, false, 0, grace_ns);
+}
+
 struct ms_head_op *ops_hold_port(struct ms_head *h, const char *node, const char *owner)
 {
     Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;

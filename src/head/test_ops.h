@@ -37,6 +37,8 @@ const Muster__Status *ops_status(struct ms_head *h, struct ms_head_op **op);
 /* `body` is the message of that name in DriverToHead. */
 struct ms_head_op *
 ops_request(struct ms_head *h, Muster__DriverToHead__BodyCase what, void *body);
+/* Whichever cluster has the name. */
+struct ms_head_op *ops_destroy(struct ms_head *h, const char *name, int64_t grace_ns);
 /* node NULL: any */
 struct ms_head_op *
 ops_hold_port(struct ms_head *h, const char *node, const char *owner);

@@ -117,6 +117,25 @@ static int add_named(struct ms_listen *l,
     return 0;
 }
 
+/* The interface of the first host. */
+static void find_interface(struct ms_listen *l)
+{
+    struct ifaddrs *all = NULL;
+    char text[INET6_ADDRSTRLEN];
+
+    l->interface[0] = 0;
+    if (getifaddrs(&all) < 0)
+        return;
+    for (const struct ifaddrs *i = all; i && !l->interface[0]; i = i->ifa_next) {
+        if (!i->ifa_addr)
+            continue;
+        ms_sockaddr_host((const void *)i->ifa_addr, text);
+        if (!strcmp(text, l->hosts[0]))
+            snprintf(l->interface, sizeof l->interface, "%s", i->ifa_name);
+    }
+    freeifaddrs(all);
+}
+
 /* ---- what was said --------------------------------------------------------------- */
 
 static int add_one(struct ms_listen *l,
@@ -166,6 +185,7 @@ int ms_listen_init(struct ms_listen *l,
         memcpy(made.hosts[made.host_count++], "127.0.0.1", sizeof "127.0.0.1");
     parse(made.host_count > 1 || any ? (has_ipv6() ? "::" : "0.0.0.0") : made.hosts[0],
           &made.at);
+    find_interface(&made);
     *l = made;
     return 0;
 }
@@ -180,6 +200,7 @@ void ms_listen_prefer(struct ms_listen *l, const char *host)
         memcpy(text, l->hosts[i], sizeof text);
         memmove(l->hosts[1], l->hosts[0], i * sizeof l->hosts[0]);
         memcpy(l->hosts[0], text, sizeof text);
+        find_interface(l);
         return;
     }
 }

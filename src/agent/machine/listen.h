@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,7 @@ struct ms_listen {
     struct sockaddr_storage at; /* where sockets are bound; its port is 0 */
     char hosts[MS_LISTEN_HOSTS_MAX][INET6_ADDRSTRLEN]; /* that are told, best first */
     size_t host_count;
+    char interface[IF_NAMESIZE]; /* of the first of them; "": not known */
 };
 
 /* -EINVAL: no address and no interface; -EADDRNOTAVAIL: an interface without one. */

@@ -33,6 +33,7 @@ static void test_nothing_said_is_loopback(void **state)
 
     (void)state;
     assert_int_equal(ms_listen_init(&l, NULL, 0, &err), 0);
+    assert_string_equal(l.interface, "lo");
     fd = ms_listen_open(&l, &port, &err);
     assert_true(fd >= 0 && port > 0);
     assert_int_equal(try_connect("127.0.0.1", port), 0);

@@ -19,6 +19,8 @@ static const char *const not_counted[] = {
     "NODE_RANK",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "GLOO_SOCKET_IFNAME", /* read when a group is made */
+    "NCCL_SOCKET_IFNAME",
     "CLUSTER_NAME",
     "WORKER_NAME",
     "WG_PREFIX", /* verl's groups: another one each time */

@@ -36,9 +36,9 @@ static void test_life_of_a_cluster(void **state)
     ops_expect(local_create(h, "none", 0), -EINVAL, "'none'");
     spec_init(&many, "many", 70000);
     ops_expect(spec_create(h, &many), -ENOSPC, "65536");
-    ops_expect(ms_head_destroy_cluster(h, "other", 0), -ENOENT, "'other'");
-    ops_expect(ms_head_destroy_cluster(h, NULL, 0), -EINVAL, NULL);
-    ops_expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
+    ops_expect(ops_destroy(h, "other", 0), -ENOENT, "'other'");
+    ops_expect(ops_destroy(h, NULL, 0), -EINVAL, NULL);
+    ops_expect(ops_destroy(h, "actor", MS_NS_PER_S), 0, NULL);
     events_wait_exits(&local_events, 2);
     assert_int_equal(kill(pid, 0), -1);
     ops_expect(local_create(h, "actor", 1), 0, NULL); /* the name is free again */
@@ -122,15 +122,15 @@ static void test_destroy_interrupts_a_start(void **state)
     (void)state;
     ops_expect(
         ops_hold_port(h, NULL, "x"), 0, NULL); /* behind the cluster's own port */
-    first = ms_head_destroy_cluster(h, "actor", 0);
-    second = ms_head_destroy_cluster(h, "actor", 0);
+    first = ops_destroy(h, "actor", 0);
+    second = ops_destroy(h, "actor", 0);
     assert_int_equal(ms_head_op_wait(first, ms_now_ns()), -ETIMEDOUT);
     assert_int_equal(ms_head_op_result(first, NULL), -EINPROGRESS);
     ops_expect(ops_hold_port(h, NULL, "go"), 0, NULL); /* the agent answers it now */
     ops_expect(made, -ECANCELED, "destroyed meanwhile");
     ops_expect(first, 0, NULL);
     ops_expect(second, 0, NULL);
-    ops_expect(ms_head_destroy_cluster(h, "actor", 0), -ENOENT, NULL);
+    ops_expect(ops_destroy(h, "actor", 0), -ENOENT, NULL);
     assert_no_cluster(h);
     assert_int_equal(local_events.exits, 0);
     ms_head_stop(h, 0);
@@ -144,7 +144,7 @@ static void test_destroy_interrupts_a_beginning(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         struct ms_head_op *made = local_create(h, "actor", 2);
-        struct ms_head_op *end = ms_head_destroy_cluster(h, "actor", 0);
+        struct ms_head_op *end = ops_destroy(h, "actor", 0);
 
         ops_expect(end, 0, NULL);
         ops_expect(made, -ECANCELED, "destroyed meanwhile");
@@ -159,7 +159,7 @@ static void test_destroy_has_a_deadline(void **state)
 
     (void)state;
     ops_expect(local_create(h, "actor", 2), 0, NULL);
-    ops_expect(ms_head_destroy_cluster(h, "actor", 0), -ETIMEDOUT, "2 of 2 workers");
+    ops_expect(ops_destroy(h, "actor", 0), -ETIMEDOUT, "2 of 2 workers");
     ms_head_stop(h, 0);
 }
 
@@ -194,7 +194,7 @@ static void test_workers_of_a_dead_agent(void **state)
     c = (const Muster__ClusterStatus *)ops_message(op);
     worker = c->workers[0]->pid;
     ops_expect(local_create(h, "critic", 1), 0, NULL);
-    destroy = ms_head_destroy_cluster(h, "critic", 0);
+    destroy = ops_destroy(h, "critic", 0);
     assert_int_equal(kill(local_agent_pid(h), SIGKILL), 0);
     events_wait_lost(&local_events);
     assert_int_equal(local_events.exits_before_lost, 3);
@@ -210,7 +210,7 @@ static void test_workers_of_a_dead_agent(void **state)
     assert_int_equal(s->clusters[0]->workers[0]->state,
                      MUSTER__WORKER_STATE__WORKER_EXITED);
     ms_head_op_unref(op);
-    ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(h, "actor", 0), 0, NULL);
     ms_head_stop(h, 0);
     assert_true(test_has_ended(worker)); /* though it knows nothing of agents */
 }

@@ -149,7 +149,7 @@ static void test_a_destroy_in_the_middle_of_steps(void **state)
     test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = create();
     test_agent_wait_runs(b, 1);
-    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
     ops_expect(op, -ECANCELED, "destroyed meanwhile");
     assert_nothing_left();
 }
@@ -162,8 +162,8 @@ static void test_a_destroy_while_processes_start(void **state)
     test_agent_set_mode(b, TEST_AGENT_KEEPS);
     op = create();
     test_agent_wait_started(b, 1);
-    first = ms_head_destroy_cluster(driver, "actor", 0);
-    second = ms_head_destroy_cluster(driver, "actor", 0);
+    first = ops_destroy(driver, "actor", 0);
+    second = ops_destroy(driver, "actor", 0);
     ops_expect(ms_head_status(driver), 0, NULL); /* both have arrived */
     assert_int_equal(ms_head_op_result(first, NULL), -EINPROGRESS);
     test_agent_answer(b);

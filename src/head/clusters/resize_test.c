@@ -68,7 +68,7 @@ static void test_more_and_fewer(void **state)
     ops_expect(resize(1), 0, NULL); /* as it is */
     ops_expect(resize(2), 0, NULL);
     assert_int_equal(look("actor", now), 2);
-    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
     ops_expect(create("all", 8, 2, 0), 0, NULL); /* nothing is held any more */
 }
 
@@ -80,7 +80,7 @@ static void test_places_are_given_back(void **state)
     ops_expect(resize(2), 0, NULL);
     ops_expect(create("critic", 2, 4, 0), 0, NULL);
     ops_expect(resize(3), -ENOSPC, "CPUs");
-    ops_expect(ms_head_destroy_cluster(driver, "critic", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "critic", 0), 0, NULL);
     ops_expect(resize(4), 0, NULL);
     ops_expect(create("critic", 1, 1, 0), -ENOSPC, "CPUs");
 }
@@ -102,7 +102,7 @@ static void test_new_ranks_that_fail(void **state)
     assert_int_equal(look("actor", now), 2);
     test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(create("critic", 2, 4, 0), 0, NULL); /* their places are free */
-    ops_expect(ms_head_destroy_cluster(driver, "critic", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "critic", 0), 0, NULL);
     ops_expect(resize(4), 0, NULL);
 }
 
@@ -122,7 +122,7 @@ static void test_what_cannot_be_resized(void **state)
     test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = resize(4);
     test_agent_wait_runs(b, 2);
-    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
     ops_expect(op, -ECANCELED, "destroyed meanwhile");
     assert_int_equal(serve_count(), 1);
 }
@@ -157,11 +157,11 @@ static void test_waiting_in_order(void **state)
     assert_non_null(strstr(why, "behind cluster 'second'"));
     waits_for("first", why, sizeof why);
     assert_string_equal(why, "");
-    ops_expect(ms_head_destroy_cluster(driver, "first", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "first", 0), 0, NULL);
     ops_expect(second, 0, NULL);
     waits_for("third", why, sizeof why);
     assert_non_null(strstr(why, "CPUs")); /* now for itself */
-    ops_expect(ms_head_destroy_cluster(driver, "second", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "second", 0), 0, NULL);
     ops_expect(third, 0, NULL);
 }
 
@@ -175,7 +175,7 @@ static void test_what_never_fits_fails_at_once(void **state)
     waiting = create("second", 2, 8, LONG_NS);
     ops_expect(create("huge", 1, 9, LONG_NS), -ENOSPC, "CPUs"); /* not behind it */
     ops_expect(create("first", 1, 1, LONG_NS), -EEXIST, "'first' already");
-    ops_expect(ms_head_destroy_cluster(driver, "second", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "second", 0), 0, NULL);
     ops_expect(waiting, -ECANCELED, "destroyed meanwhile");
     assert_int_equal(serve_count(), 1);
 }
@@ -189,7 +189,7 @@ static void test_giving_up(void **state)
     ops_expect(create("first", 2, 6, 0), 0, NULL);
     second = create("second", 2, 8, LONG_NS);
     third = create("third", 1, 1, LONG_NS);
-    ops_expect(ms_head_destroy_cluster(driver, "second", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "second", 0), 0, NULL);
     ops_expect(second, -ECANCELED, NULL);
     ops_expect(third, 0, NULL);
     second = create("second", 2, 8, 50 * MS_NS_PER_MS);

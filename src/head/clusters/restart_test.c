@@ -162,7 +162,7 @@ static void test_all_ranks(void **state)
     look(driver, now);
     assert_int_equal(now[0].incarnation, 3);
     assert_int_equal(successor(driver, before[0].uid), now[0].uid); /* two before */
-    ops_expect(ms_head_destroy_that_cluster(driver, "actor", true, before[0].uid, 0),
+    ops_expect(ms_head_destroy_cluster(driver, "actor", true, before[0].uid, 0),
                0,
                NULL); /* it is still that one */
 }
@@ -212,7 +212,7 @@ static void test_what_cannot_be_restarted(void **state)
     test_agent_wait_runs(b, 2);
     ops_expect(restart_one(0), -EBUSY, "being changed already");
     ops_expect(ms_head_resize(driver, "actor", 1, 0), -EBUSY, NULL);
-    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
     ops_expect(op, -ECANCELED, "destroyed meanwhile");
     test_agent_wait_living(a, 0);
     test_agent_wait_living(b, 0);
@@ -283,7 +283,7 @@ static void test_the_port_moves_with_rank_0(void **state)
     assert_int_equal(test_agent_ports(b), 1);
     test_agent_env(b, now[1].uid, "MASTER_ADDR", env, sizeof env);
     assert_string_equal(env, "b.host");
-    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
     test_agent_wait_ports(b, 0);
 }
 
@@ -314,7 +314,7 @@ static void test_a_mapped_device_does_not_move(void **state)
     ops_expect(restart_one(1), 0, NULL); /* it is back */
     look(driver, now);
     assert_string_equal(now[1].node, "b");
-    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
 }
 
 /* ---- without its driver, and with another head ------------------------------------- */
@@ -373,7 +373,7 @@ static void test_after_a_crash_of_the_head(void **state)
     assert_int_equal(successor(driver, before[0].uid), now[0].uid);
     assert_int_equal(successor(driver, before[1].uid), now[1].uid);
     assert_int_equal(test_agent_living(a) + test_agent_living(b), 2);
-    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
     test_agent_wait_ports(a, 0);
 }
 
@@ -390,7 +390,7 @@ static void test_after_a_crash_without_its_driver(void **state)
     look(serve_head, now);
     assert_int_equal(now[1].incarnation, 2);
     assert_int_equal(successor(serve_head, before[1].uid), now[1].uid);
-    ops_expect(ms_head_destroy_cluster(serve_head, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(serve_head, "actor", 0), 0, NULL);
     assert_int_equal(serve_count(), 0);
     crash();
     assert_int_equal(serve_count(), 0); /* nothing of it is kept */

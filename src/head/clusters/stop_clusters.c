@@ -1,6 +1,6 @@
 /* stop_clusters.c - ending a cluster, or all clusters of all drivers */
 #include "base/proto.h"
-#include "head/clusters/clusters.h"
+#include "head/clusters/clusters_impl.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
@@ -72,37 +72,28 @@ static void end_cluster(struct stop *s, const struct ms_cluster *c, uint64_t gra
     ms_head_op_unref(op);
 }
 
-static void begin(struct stop *s, const Muster__StopRequest *want)
-{
-    struct ms_registry *all = &s->head->registry;
-    struct ms_cluster *one;
-
-    if (!want->cluster[0]) {
-        ms_list_each (c, &all->clusters, struct ms_cluster, link)
-            end_cluster(s, c, want->grace_ns);
-        return;
-    }
-    one = ms_registry_find(all, want->cluster);
-    if (one)
-        end_cluster(s, one, want->grace_ns);
-    else
-        ms_error_set(&s->why, -ENOENT, "there is no cluster '%s'", want->cluster);
-}
-
 int ms_head_stop_clusters_run(struct ms_head_op *op)
 {
-    struct stop *s = calloc(1, sizeof *s);
+    const Muster__StopRequest *want = op->request->stop;
+    const struct ms_cluster *one =
+        want->cluster[0] ? ms_head_find_cluster(op, want->cluster) : NULL;
+    struct stop *s;
 
+    if (op->error.code)
+        return op->error.code;
+    s = calloc(1, sizeof *s);
     if (!s)
         return -ENOMEM;
     s->head = op->head;
     s->op = op;
     s->open = 1;
     muster__stopped__init(&s->done);
-    s->done.head = op->request->stop->head && op->head->on_stop_asked;
+    s->done.head = want->head && op->head->on_stop_asked;
     op->data = s;
     op->on_failed = request_failed;
-    begin(s, op->request->stop);
+    ms_list_each (c, &op->head->registry.clusters, struct ms_cluster, link)
+        if (!one || c == one)
+            end_cluster(s, c, want->grace_ns);
     release(s);
     return 0;
 }

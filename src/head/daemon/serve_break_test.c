@@ -117,7 +117,7 @@ static void test_an_agents_link_breaks_and_heals(void **state)
     assert_int_equal(test_agent_started(b), 2); /* none was started twice */
     assert_int_equal(s.exits, 0);
     test_agent_set_mode(b, TEST_AGENT_HONEST);
-    ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(h, "actor", 0), 0, NULL);
     assert_int_equal(test_agent_contexts(b), 2); /* told once more, before that */
     ms_head_stop(h, 0);
     assert_int_equal(test_agent_living(b), 0);
@@ -136,7 +136,7 @@ static void test_an_agents_link_breaks_for_good(void **state)
     (void)state;
     b = behind(&p, &s, &h, uids);
     proxy_reset(&p);
-    op = ms_head_destroy_cluster(h, "actor", 0); /* waits for the node */
+    op = ops_destroy(h, "actor", 0); /* waits for the node */
     events_wait_exits(&s, 2);
     assert_int_equal(s.uids[1], uids[1]);
     assert_non_null(strstr(s.details[1], "node b was silent for 1 s"));

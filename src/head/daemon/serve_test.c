@@ -41,7 +41,7 @@ static void test_a_cluster_over_two_nodes(void **state)
     assert_int_equal(s.codes[0], 5);
     test_agent_print(a, uids[0], "hello");
     events_wait_line(&s, "hello");
-    ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
+    ops_expect(ops_destroy(h, "actor", 0), 0, NULL);
     assert_int_equal(test_agent_living(a), 0);
     events_wait_exits(&s, 2);
     ms_head_stop(h, 0);
@@ -120,10 +120,8 @@ static void test_drivers_have_their_own(void **state)
     serve_create(two, "yours", false, yours);
     serve_create(one, "kept", true, kept);
     ops_expect(serve_ask(two, "mine", false), -EEXIST, "train.py");
-    ops_expect(
-        ms_head_destroy_that_cluster(two, "mine", true, 0, 0), -ENOENT, "'mine'");
-    ops_expect(
-        ms_head_destroy_that_cluster(two, "mine", false, yours[0], 0), -ENOENT, NULL);
+    ops_expect(ms_head_destroy_cluster(two, "mine", true, 0, 0), -ENOENT, "'mine'");
+    ops_expect(ms_head_destroy_cluster(two, "mine", false, yours[0], 0), -ENOENT, NULL);
     test_agent_exit(a, mine[0], 1);
     test_agent_print(b, yours[1], "to two");
     events_wait_exits(&s, 1);
@@ -140,7 +138,7 @@ static void test_drivers_have_their_own(void **state)
     ops_expect(ask_death(two, kept[1]), 0, NULL);
     events_wait_exits(&t, 1);
     assert_int_equal(t.uids[0], kept[1]);
-    ops_expect(ms_head_destroy_that_cluster(two, "kept", false, kept[0], 0), 0, NULL);
+    ops_expect(ms_head_destroy_cluster(two, "kept", false, kept[0], 0), 0, NULL);
     ms_head_stop(two, 0);
     assert_int_equal(test_agent_living(a) + test_agent_living(b), 0);
     assert_int_equal(serve_count(), 0);
@@ -212,7 +210,7 @@ static void test_a_detached_cluster_must_be_made(void **state)
     test_agent_wait_living(b, 1);
     assert_int_equal(serve_count(), 1);
     assert_int_equal(test_agent_ports(a), 1);
-    ops_expect(ms_head_destroy_cluster(serve_head, "kept", 0), 0, NULL);
+    ops_expect(ops_destroy(serve_head, "kept", 0), 0, NULL);
     test_agent_wait_ports(a, 0);
 }
 

@@ -185,7 +185,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     ms_fleet_driver_gone(h, d->id);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !ms_cluster_outlives_driver(c))
-            ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));
+            ms_head_op_unref(ms_head_destroy_cluster(h, c->name, false, 0, grace_ns));
     ms_driver_settle(d);
     ms_head_stop_step(h);
 }

@@ -137,7 +137,7 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
     return request(h, MUSTER__DRIVER_TO_HEAD__BODY_CREATE, &create);
 }
 
-struct ms_head_op *ms_head_destroy_that_cluster(
+struct ms_head_op *ms_head_destroy_cluster(
     struct ms_head *h, const char *name, bool own, uint64_t uid, int64_t grace_ns)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
@@ -147,12 +147,6 @@ struct ms_head_op *ms_head_destroy_that_cluster(
     destroy.own = own;
     destroy.uid = uid;
     return request(h, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
-}
-
-struct ms_head_op *
-ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
-{
-    return ms_head_destroy_that_cluster(h, name, false, 0, grace_ns);
 }
 
 struct ms_head_op *ms_head_restart(struct ms_head *h,

@@ -161,7 +161,7 @@ static void *race(void *arg)
         pthread_barrier_wait(r->line);
         r->won[i] = finish(create(r->driver, name, 2, 2500)) == 0; /* 5 of 8 CPUs */
         pthread_barrier_wait(r->line);
-        if (r->won[i] && finish(ms_head_destroy_cluster(r->driver, name, 0)) < 0)
+        if (r->won[i] && finish(ops_destroy(r->driver, name, 0)) < 0)
             return arg;
         pthread_barrier_wait(r->line);
     }
@@ -224,10 +224,10 @@ static void test_a_cluster_holds_its_places(void **state)
     ops_expect(create(drivers[1], "d", 0, 1000), 0, NULL);
     assert_int_equal(held_cpus(drivers[0]), 8000);
     ops_expect(create(drivers[1], "e", 0, 1), -ENOSPC, "and 0 is what is free");
-    ops_expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
+    ops_expect(ops_destroy(drivers[0], "c", 0), 0, NULL);
     ops_expect(create(drivers[1], "e", 2, 3000), 0, NULL);
     test_agent_set_mode(node, TEST_AGENT_FAILS); /* what is not made holds nothing */
-    ops_expect(ms_head_destroy_cluster(drivers[1], "e", 0), 0, NULL);
+    ops_expect(ops_destroy(drivers[1], "e", 0), 0, NULL);
     ops_expect(create(drivers[1], "e", 2, 3000), -EIO, "no zygote today");
     assert_int_equal(held_cpus(drivers[0]), 2000);
 }
@@ -241,7 +241,7 @@ static void test_a_cluster_holds_a_port(void **state)
     test_agent_set_mode(node, TEST_AGENT_FAILS);
     ops_expect(create(drivers[0], "d", 2, 0), -EIO, NULL);
     test_agent_wait_ports(node, 1);
-    ops_expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
+    ops_expect(ops_destroy(drivers[0], "c", 0), 0, NULL);
     test_agent_wait_ports(node, 0);
 }
 
