@@ -44,6 +44,16 @@ struct ms_call *ms_call_ref(struct ms_call *c)
     return c;
 }
 
+static void free_items(struct ms_peer *p, struct ms_list *items)
+{
+    ms_list_each (i, items, struct item, link) {
+        if (i->stored)
+            p->client->o.on_stored_drop(i->stored);
+        free(i->body);
+        free(i);
+    }
+}
+
 void ms_call_unref(struct ms_call *c)
 {
     struct ms_peer *p;
@@ -51,12 +61,7 @@ void ms_call_unref(struct ms_call *c)
     if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
         return;
     p = c->peer;
-    ms_list_each (i, &c->items, struct item, link) {
-        if (i->stored)
-            p->client->o.on_stored_drop(i->stored);
-        free(i->body);
-        free(i);
-    }
+    free_items(p, &c->items);
     if (c->stored)
         p->client->o.on_stored_drop(c->stored);
     ms_notices_free(c);
@@ -210,7 +215,7 @@ int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
     return next_ns;
 }
 
-void ms_call_let_go(struct ms_call *c)
+static void let_go(struct ms_call *c, struct ms_list *unread)
 {
     MS_PEER_LOCK(c->peer);
 
@@ -218,6 +223,17 @@ void ms_call_let_go(struct ms_call *c)
         ms_client_wake_at(c->peer->client, c->deadline_ns);
         ms_peer_hand_over(c->peer);
     }
+    if (c->given_up) /* it may stay in `calls` for long */
+        ms_list_splice(unread, &c->items);
+}
+
+void ms_call_let_go(struct ms_call *c)
+{
+    struct ms_list unread;
+
+    ms_list_init(&unread);
+    let_go(c, &unread);
+    free_items(c->peer, &unread);
 }
 
 /* ---- waiting --------------------------------------------------------------------- */
