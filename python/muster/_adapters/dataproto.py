@@ -322,7 +322,11 @@ class DataProto:
         new.meta_info = {n: self.meta_info.pop(n) for n in metas}
         return new
 
-    def rename(self, old_keys: list[str] | str, new_keys: list[str] | str) -> Self:
+    def rename(
+        self,
+        old_keys: list[str] | str | None = None,
+        new_keys: list[str] | str | None = None,
+    ) -> Self:
         """Other names for tensors; in place."""
         old, new = names_of(old_keys), names_of(new_keys)
         if len(old) != len(new):

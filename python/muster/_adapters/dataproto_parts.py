@@ -68,6 +68,27 @@ def check_same(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
             raise ValueError(f"union: {what} {key!r} is in both, with other values")
 
 
+def union_tensor_dict(tensor_dict1: Any, tensor_dict2: Any) -> Any:
+    """The first with what the second has beside it; what both have must be equal."""
+    sizes = tensor_dict1.batch_size, tensor_dict2.batch_size
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"union of {sizes[0][0]} and {sizes[1][0]} rows")
+    first, second = (dict(d.items()) for d in (tensor_dict1, tensor_dict2))
+    check_same("tensor", first, second)
+    for name in second.keys() - first.keys():
+        tensor_dict1[name] = second[name]
+    return tensor_dict1
+
+
+def union_numpy_dict(
+    tensor_dict1: dict[str, NDArray[Any]], tensor_dict2: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """The same of dicts of arrays."""
+    check_same("array", tensor_dict1, tensor_dict2)
+    tensor_dict1.update(tensor_dict2)
+    return tensor_dict1
+
+
 def put_together(
     what: str, tables: list[dict[str, Any]], put: Callable[..., Any], memo: Any
 ) -> dict[str, Any]:

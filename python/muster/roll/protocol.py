@@ -11,14 +11,29 @@ from numpy.typing import NDArray
 from muster._adapters import dataproto
 from muster._adapters.columns import Columns
 from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._adapters.dataproto_parts import names_of
+from muster._adapters.dataproto_parts import (
+    names_of,
+    union_numpy_dict,
+    union_tensor_dict,
+)
 from muster._adapters.lazy_column import join
+from muster._adapters.refused import refuse_members
 from muster._data.batch_parts import METRICS
 from muster._data.remote_array import object_array
 from muster._data.torch_arrays import is_tensor
 from muster.roll import decorator
 
-__all__ = ["DataProto", "pad_dataproto_to_divisor", "unpad_dataproto"]
+__all__ = [
+    "DataProto",
+    "collate_fn",
+    "custom_np_concatenate",
+    "list_of_dict_to_dict_of_list",
+    "move_tensors_to_device",
+    "pad_dataproto_to_divisor",
+    "union_numpy_dict",
+    "union_tensor_dict",
+    "unpad_dataproto",
+]
 
 
 class DataProto(dataproto.DataProto):
@@ -98,7 +113,16 @@ class DataProto(dataproto.DataProto):
             taken.batch = Columns({}, count)
         return taken
 
-    def rename(self, old_keys: list[str] | str, new_keys: list[str] | str) -> Self:
+    @staticmethod
+    def validate_input(keys: Any) -> list[str] | None:
+        """A name as a list of it."""
+        return None if keys is None else names_of(keys)
+
+    def rename(
+        self,
+        old_keys: list[str] | str | None = None,
+        new_keys: list[str] | str | None = None,
+    ) -> Self:
         for name in names_of(new_keys):
             if name in self.non_tensor_batch:
                 raise ValueError(f"there is an array {name!r} already")
@@ -106,7 +130,7 @@ class DataProto(dataproto.DataProto):
 
     def to(self, device: Any) -> Self:
         """Tensors in the meta information too."""
-        self.meta_info = _moved(self.meta_info, device)
+        self.meta_info = move_tensors_to_device(self.meta_info, device)
         return super().to(device)
 
     # ---- put together -----------------------------------------------------------------
@@ -166,9 +190,41 @@ def _flat(values: list[Any]) -> list[Any]:
     return flat
 
 
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _moved(entry, device) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_moved(entry, device) for entry in value]
-    return value.to(device) if is_tensor(value) else value
+# ---- functions ------------------------------------------------------------------------
+
+
+def move_tensors_to_device(data: Any, device: Any) -> Any:
+    """Those in dicts and lists too, of which it makes new ones."""
+    if isinstance(data, dict):
+        return {k: move_tensors_to_device(v, device) for k, v in data.items()}
+    if isinstance(data, list):
+        return [move_tensors_to_device(entry, device) for entry in data]
+    return data.to(device) if is_tensor(data) else data
+
+
+def list_of_dict_to_dict_of_list(
+    list_of_dict: Sequence[dict[str, Any] | None],
+) -> dict[str, list[Any]]:
+    """Of each key the values of those that have it."""
+    out: dict[str, list[Any]] = {}
+    for one in list_of_dict or ():
+        if one is not None and not isinstance(one, dict):
+            raise TypeError(f"a dict is needed: {one!r}")
+        for key, value in (one or {}).items():
+            out.setdefault(key, []).append(value)
+    return out
+
+
+def collate_fn(x: Sequence[DataProto]) -> DataProto:
+    """One after another, with the meta information of the last."""
+    joined = DataProto.concat(x)
+    joined.meta_info = x[-1].meta_info
+    return joined
+
+
+def custom_np_concatenate(val: Sequence[Any]) -> NDArray[Any]:
+    """The elements of all of them, as objects."""
+    return object_array([element for array in val for element in array])
+
+
+refuse_members("roll", DataProto)

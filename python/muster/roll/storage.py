@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -20,6 +21,7 @@ class _Method:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
@@ -28,25 +30,6 @@ class _Method:
         return CompletedFuture(
             self(*args, **kwargs), self._function.__name__.lstrip("_")
         )
-
-
-class SharedStorage:
-    """All objects of this class in a session are one storage, and end with the driver.
-    `get(...)` gives the value, `get.remote(...)` a future of it, and so do the others."""
-
-    def __init__(self) -> None:
-        self.put = _Method(_put)
-        self.get = _Method(_get)
-        self.put_if_absent = _Method(_put_if_absent)
-        self.delete = _Method(_delete)
-
-    @classmethod
-    def options(cls, **ignored: Any) -> type[Self]:
-        return cls
-
-    @classmethod
-    def remote(cls) -> Self:
-        return cls()
 
 
 def _put(key: str, data: Any) -> None:
@@ -70,3 +53,21 @@ def _put_if_absent(key: str, data: Any) -> bool:
 def _delete(key: str) -> bool:
     """True if it was there."""
     return kv.delete(_PREFIX + key)
+
+
+class SharedStorage:
+    """All objects of this class in a session are one storage, and end with the driver.
+    `get(...)` gives the value, `get.remote(...)` a future of it, and so do the others."""
+
+    @classmethod
+    def options(cls, **ignored: Any) -> type[Self]:
+        return cls
+
+    @classmethod
+    def remote(cls) -> Self:
+        return cls()
+
+    put = _Method(_put)
+    get = _Method(_get)
+    put_if_absent = _Method(_put_if_absent)
+    delete = _Method(_delete)

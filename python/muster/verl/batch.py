@@ -93,6 +93,28 @@ def _is_tensordict(value: Any) -> bool:
     return hasattr(type(value), "batch_size") and hasattr(type(value), "cat")
 
 
+class BatchData:
+    """A value that is divided, or a list of values that are put together."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def is_chunkable(self) -> bool:
+        return _rows.rows_of(self._data) is not None
+
+    def is_concatable(self) -> bool:
+        listed = isinstance(self._data, (list, tuple)) and len(self._data) > 0
+        return listed and _rows.rows_of(self._data[0]) is not None
+
+    def chunk(self, chunks: int) -> list[Any]:
+        return chunk(self._data, chunks)
+
+    def concat(self) -> Any:
+        if not self._data:
+            raise ValueError("concat: nothing to put together")
+        return concat(list(self._data))
+
+
 class DataProtoFuture:
     """The joined result of a call that was not waited for.
 

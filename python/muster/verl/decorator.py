@@ -210,9 +210,10 @@ def dispatch_dp_compute_data_proto(
 
 
 def dispatch_dp_compute_data_proto_with_func(
-    worker_group: Any, func: Callable[..., Any], /, *args: Any, **kwargs: Any
+    worker_group: Any, *args: Any, **kwargs: Any
 ) -> Args:
     """The first argument is a function, which all get."""
+    func, *args = args or (None,)  # type: ignore[assignment]
     if not callable(func):
         raise TypeError(f"the first argument must be a function: {func!r}")
     size = worker_group.world_size
@@ -280,9 +281,11 @@ def dispatch_lazy_compute_data_proto(
 
 
 def collect_lazy_compute_data_proto(
-    mesh_name: str, worker_group: Any, output: Any
+    mesh_name: str, worker_group: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Joined in the order of the chunks, which is the order of the input."""
+    """Joined in the order of the chunks, which is the order of the input. The argument
+    is the list of results by rank."""
+    (output,) = (*args, *kwargs.values())
     mask = worker_group._collect_info.get(mesh_name)
     if mask is None:
         mask = worker_group._query_collect_info(mesh_name)

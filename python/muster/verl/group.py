@@ -38,7 +38,6 @@ _MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _OPTIONS = (
     *("use_gpu", "worker_env", "master_addr", "master_port", "master_port_range"),
     *("worker_nsight_options", "device_name", "profile_steps"),
-    "ray_wait_register_center_timeout",
 )
 _ONE = (Dispatch.RANK_ZERO, Dispatch.DIRECT_ROLLOUT_METHOD)  # rank 0 alone is called
 
@@ -65,6 +64,7 @@ class WorkerGroup:
         detached: bool = False,
         worker_names: list[str] | None = None,
         worker_handles: list[Handle] | None = None,
+        ray_wait_register_center_timeout: int = 300,
         **kwargs: Any,
     ) -> None:
         if isinstance(ray_cls_with_init, type):

@@ -13,18 +13,26 @@ from numpy.typing import NDArray
 from muster._adapters import dataproto
 from muster._adapters.columns import Columns
 from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._adapters.dataproto_parts import copied_meta
+from muster._adapters.dataproto_parts import (
+    copied_meta,
+    union_numpy_dict,
+    union_tensor_dict,
+)
 from muster._adapters.lazy_column import join, repeat
 from muster._data.batch_parts import METRICS, common_meta
-from muster._data.torch_arrays import is_tensor
+from muster._data.remote_array import object_array
+from muster._data.torch_arrays import is_tensor, the_torch
 
 __all__ = [
     "DataProto",
     "DataProtoConfig",
     "DataProtoItem",
+    "collate_fn",
     "fold_batch_dim",
     "pad_dataproto_to_divisor",
     "unfold_batch_dim",
+    "union_numpy_dict",
+    "union_tensor_dict",
     "unpad_dataproto",
 ]
 
@@ -95,19 +103,22 @@ class DataProto(dataproto.DataProto):
 
     @classmethod
     def from_tensordict(
-        cls, tensor_dict: Any, meta_info: dict[str, Any] | None = None
+        cls,
+        tensor_dict: Any = None,
+        meta_info: dict[str, Any] | None = None,
+        num_batch_dims: int = 1,
     ) -> Self:
         """Tensors are columns, stacks of anything arrays, single values meta_info."""
         tensors: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
         meta = {} if meta_info is None else meta_info
-        for name in tensor_dict.keys():
+        for name in () if tensor_dict is None else tensor_dict.keys():
             value = tensor_dict.get(name)
             if is_tensor(value):
                 tensors[name] = value
             else:
                 _add_non_tensor(name, value, arrays, meta)
-        return cls.from_dict(tensors, arrays, meta)
+        return cls.from_dict(tensors, arrays, meta, num_batch_dims)
 
     def to_tensordict(self) -> Any:
         """The reverse of from_tensordict."""
@@ -213,6 +224,20 @@ def _add_non_tensor(
         arrays[name] = np.array([row.data for row in value], dtype=object)
     else:
         meta[name] = value.data
+
+
+def collate_fn(x: Sequence[DataProtoItem]) -> DataProto:
+    """Items as the rows of one."""
+
+    def stacked(rows: list[Any]) -> Any:
+        return the_torch().stack(rows) if is_tensor(rows[0]) else np.stack(rows)
+
+    tensors = {n: stacked([item.batch[n] for item in x]) for n in x[0].batch or ()}
+    arrays = {
+        name: object_array([item.non_tensor_batch[name] for item in x])
+        for name in x[0].non_tensor_batch
+    }
+    return DataProto(Columns(tensors) if tensors else None, arrays)
 
 
 # ---- several batch dimensions ---------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,35 @@ from muster.verl.decorator import Dispatch, Execute, register
 from muster.view import ENGINE
 
 
-class Worker:
+@dataclasses.dataclass
+class DistRankInfo:
+    tp_rank: int | None = None
+    dp_rank: int | None = None
+    pp_rank: int | None = None
+    cp_rank: int | None = None
+
+
+@dataclasses.dataclass
+class DistGlobalInfo:
+    tp_size: int | None = None
+    dp_size: int | None = None
+    pp_size: int | None = None
+    cp_size: int | None = None
+
+
+class WorkerHelper:
+    """The node of a worker."""
+
+    def get_available_master_addr_port(self) -> tuple[str, str]:
+        """An address of this node, and a free port of it, which this worker holds."""
+        return self._get_node_ip(), str(self._get_free_port())
+
+    get_availale_master_addr_port = get_available_master_addr_port  # as verl spells it
+    _get_node_ip = staticmethod(node_ip)
+    _get_free_port = staticmethod(free_port)
+
+
+class Worker(WorkerHelper):
     """Its rank, its world, and the meshes that it works on.
 
     All of it comes from the environment, so that a derived class may do without calling
@@ -44,13 +73,6 @@ class Worker:
     def get_master_addr_port(self) -> tuple[str, str]:
         """Where rank 0 may listen; the port is held for it."""
         return os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-
-    def get_available_master_addr_port(self) -> tuple[str, str]:
-        """An address of this node, and a free port of it, which this worker holds."""
-        return self._get_node_ip(), str(self._get_free_port())
-
-    _get_node_ip = staticmethod(node_ip)
-    _get_free_port = staticmethod(free_port)
 
     def get_cuda_visible_devices(self) -> str:
         """Also of another vendor's devices."""
