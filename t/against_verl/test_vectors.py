@@ -292,6 +292,4 @@ def test_modes_and_arguments() -> None:
             list(inspect.signature(getattr(api, name).__init__).parameters)
             for api in (their_ray, ours)
         )
-        options = {"ray_wait_register_center_timeout"}  # among **kwargs here
-        shared = [p for p in their_init if p not in options]
-        assert my_init[: len(shared)] == shared
+        assert my_init[: len(their_init)] == their_init

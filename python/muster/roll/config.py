@@ -54,7 +54,7 @@ class _TakesFurtherFields(type):
         extra = {k: given.pop(k) for k in [*given] if k not in known}
         check_misspelt("WorkerConfig", extra, tuple(known))
         extra = {**given.pop("extra", {}), **extra}
-        made: Any = object.__new__(cls)
+        made: Any = object.__new__(cls)  # type: ignore[arg-type]
         vars(made).update(extra)  # before __post_init__, which may read them
         made.__init__(*args, **given, extra=extra)
         return made

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster._adapters import dataproto
+from muster._adapters.checks import WrongType, WrongValue
 from muster._adapters.columns import Columns
 from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
 from muster._adapters.dataproto_parts import (
@@ -50,7 +51,7 @@ class _Config(type):
     @auto_padding.setter
     def auto_padding(cls, enabled: bool) -> None:
         if not isinstance(enabled, bool):
-            raise TypeError(f"auto_padding: must be True or False: {enabled!r}")
+            raise WrongType(f"auto_padding: must be True or False: {enabled!r}")
         cls._enabled = enabled
 
 
@@ -130,7 +131,7 @@ class DataProto(dataproto.DataProto):
 
         entries = {} if self.batch is None else self.batch.to_dict()
         if both := entries.keys() & self.non_tensor_batch.keys():
-            raise ValueError(f"a tensor and an array are called {both.pop()!r}")
+            raise WrongValue(f"a tensor and an array are called {both.pop()!r}")
         for name, array in self.non_tensor_batch.items():
             rows = [NonTensorData(row) for row in array]
             entries[name] = NonTensorStack.from_list(rows)
@@ -171,7 +172,7 @@ class DataProto(dataproto.DataProto):
             repeat_times = repeat_times.detach().cpu().numpy()
         times = np.asarray(repeat_times, dtype=np.int64)
         if times.shape != (len(self),) or (times < 0).any():
-            raise ValueError(f"repeat_times: a number for each of {len(self)} rows")
+            raise WrongValue(f"repeat_times: a number for each of {len(self)} rows")
         return self._repeated(times, True, int(times.sum()))
 
     def unfold_column_chunks(
@@ -246,7 +247,7 @@ def collate_fn(x: Sequence[DataProtoItem]) -> DataProto:
 def fold_batch_dim(data: DataProto, new_batch_size: int) -> DataProto:
     """[rows, ...] to [new_batch_size, rows / new_batch_size, ...]."""
     if new_batch_size < 1 or len(data) % new_batch_size:
-        raise ValueError(f"{len(data)} rows are no multiple of {new_batch_size}")
+        raise WrongValue(f"{len(data)} rows are no multiple of {new_batch_size}")
     return _reshaped(data, 1, (new_batch_size, len(data) // new_batch_size))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster._adapters.actor import VISIBLE_DEVICES, free_port, node_ip, visible_devices
+from muster._adapters.checks import WrongValue
 from muster._worker.engines import engines
 from muster.verl.decorator import Dispatch, Execute, register
 from muster.view import ENGINE
@@ -27,6 +28,17 @@ class DistGlobalInfo:
     dp_size: int | None = None
     pp_size: int | None = None
     cp_size: int | None = None
+
+
+class _Variable:
+    """An attribute that is a variable of the environment, until it is set."""
+
+    def __init__(self, name: str, kind: type) -> None:
+        self._name = name
+        self._kind = kind
+
+    def __get__(self, worker: object, owner: type) -> Any:
+        return self if worker is None else self._kind(os.environ[self._name])
 
 
 class WorkerHelper:
@@ -56,13 +68,21 @@ class Worker(WorkerHelper):
 
     # ---- who it is --------------------------------------------------------------------
 
+    # under these names too, which code of verl's users reads and sets
+    _rank: Any = _Variable("RANK", int)
+    _world_size: Any = _Variable("WORLD_SIZE", int)
+    _local_rank = _Variable("LOCAL_RANK", int)
+    _local_world_size = _Variable("LOCAL_WORLD_SIZE", int)
+    _master_addr = _Variable("MASTER_ADDR", str)
+    _master_port = _Variable("MASTER_PORT", str)
+
     @property
     def rank(self) -> int:
-        return int(os.environ["RANK"])
+        return int(self._rank)
 
     @property
     def world_size(self) -> int:
-        return int(os.environ["WORLD_SIZE"])
+        return int(self._world_size)
 
     @classmethod
     def env_keys(cls) -> list[str]:
@@ -72,7 +92,7 @@ class Worker(WorkerHelper):
 
     def get_master_addr_port(self) -> tuple[str, str]:
         """Where rank 0 may listen; the port is held for it."""
-        return os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+        return self._master_addr, self._master_port
 
     def get_cuda_visible_devices(self) -> str:
         """Also of another vendor's devices."""
@@ -90,12 +110,12 @@ class Worker(WorkerHelper):
     ) -> None:
         """Say which chunk this rank works on in that mesh, and whether its result counts."""
         if mesh_name in self._meshes:
-            raise ValueError(f"mesh {mesh_name!r} is registered already")
+            raise WrongValue(f"mesh {mesh_name!r} is registered already")
         self._meshes[mesh_name] = (dp_rank, is_collect)
 
     def _mesh(self, name: str) -> tuple[int, bool]:
         if name not in self._meshes:
-            raise ValueError(f"{name!r} is not registered in {type(self).__name__}")
+            raise WrongValue(f"{name!r} is not registered in {type(self).__name__}")
         return self._meshes[name]
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
