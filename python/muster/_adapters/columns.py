@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster._adapters import lazy_column
-from muster._adapters.checks import WrongValue
+from muster._adapters.checks import NoSuchKey, WrongValue
 from muster._adapters.lazy_column import Cell, LazyColumn, Memo, read, shared
 from muster._data.batch_parts import indexes_of
 from muster._data.column import came_together
@@ -186,7 +186,9 @@ class Columns:
             return self._cells[name]
         except KeyError:
             known = ", ".join(self._cells) or "none"
-            raise KeyError(f"there is no tensor {name!r}; there are: {known}") from None
+            raise NoSuchKey(
+                f"there is no tensor {name!r}; there are: {known}"
+            ) from None
 
     def cells(self) -> dict[str, Cell]:
         return self._cells
