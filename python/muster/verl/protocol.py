@@ -157,7 +157,10 @@ class DataProto(dataproto.DataProto):
 
     @staticmethod
     def _merged(metas: list[dict[str, Any]], keys: set[str]) -> dict[str, Any]:
-        out = common_meta(metas, keys)
+        try:
+            out = common_meta(metas, keys)
+        except ValueError as e:
+            raise WrongValue(*e.args) from None
         for key in keys:
             told = [m[key] for m in metas if m.get(key) is not None]
             dicts = [d for t in told for d in (t if isinstance(t, list) else [t])]
