@@ -19,12 +19,23 @@ static PyObject *none_or_errno(int rc)
     return rc < 0 ? raise_errno(rc) : Py_NewRef(Py_None);
 }
 
+/* As they are: a child that decodes and encodes them copies more pages. */
+static PyObject *bytes_list(char **texts, size_t count)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, PyBytes_FromString(texts[i])))
+            Py_CLEAR(list);
+    return list;
+}
+
 static PyObject *spawn_tuple(const Muster__Spawn *s)
 {
     return Py_BuildValue("sKN(iii)",
                          "spawn",
                          (unsigned long long)s->uid,
-                         core_fs_list(s->env, s->n_env),
+                         bytes_list(s->env, s->n_env),
                          request.fds[MS_SPAWN_CONTROL],
                          request.fds[MS_SPAWN_LISTEN],
                          request.fds[MS_SPAWN_LISTEN_TCP]);

@@ -256,8 +256,9 @@ def init(
     `init` lends the machine until the job ends, and then ends the process.
 
     Everything ends with `shutdown()`, or with this process, however that ends; of a head
-    that was joined, the clusters of this process that are not detached. A second call is
-    an error unless it asks for the same.
+    that was joined, the clusters of this process that are not detached. A second call
+    that asks for the same does nothing, as in a notebook's cell that is run again; one
+    that asks for something else is an error.
     """
     global _session
     asked = dict(locals())
@@ -325,9 +326,10 @@ def _is_begun(options: dict[str, Any]) -> bool:
     if not _session.head.alive:
         shutdown()  # its agent was lost
         return False
-    if _session.options != options:
+    if differ := _options.differences(_session.options, options):
         raise MusterError(
-            f"init() was called already, with {_session.options}; shutdown() first"
+            f"init() was called already, with {differ}: muster.shutdown() first, or ask "
+            "for the same"
         )
     return True
 

@@ -74,6 +74,27 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+_NAMES = {"lender": "orchestrator", "lent_by": "address"}  # what the user calls them
+
+
+def differences(begun: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Of the options of two calls of `init`, in the words of the user."""
+    said: list[str] = []
+    for name in sorted(begun.keys() | asked.keys()):
+        was, now = begun.get(name), asked.get(name)
+        if was == now:
+            continue
+        if name == "package":
+            said.append("another working_dir, or other files in it")
+        else:
+            said.append(f"{_NAMES.get(name, name)}={_shown(was)}, now {_shown(now)}")
+    return "; ".join(said)
+
+
+def _shown(value: Any) -> str:
+    return "None" if value == _LOOK else repr(value)
+
+
 def of_worker(host: _core.Host) -> dict[str, Any]:
     """Of a worker that joins its head."""
     address, tls = host.head

@@ -9,24 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster._core import Host
     from muster._worker.main import Worker
-
-
-def hide_dropped(host: Host) -> None:
-    """Do not print the SystemExit that Python drops: it is raised again."""
-    before = sys.unraisablehook
-
-    def hook(dropped: Any) -> None:
-        if not (host.is_ending and isinstance(dropped.exc_value, SystemExit)):
-            before(dropped)
-
-    sys.unraisablehook = hook
 
 
 def exit_code(end: SystemExit) -> int:

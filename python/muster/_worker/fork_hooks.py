@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_IDLE = frozenset(("threading", "logging", "muster.api", "muster.future"))
+_IDLE = frozenset(
+    ("threading", "logging", "muster.api", "muster.future", "muster._worker.main")
+)
 _kept: dict[str, list[Callable[[], object]]] = {
     "before": [],
     "after_in_parent": [],

@@ -28,7 +28,7 @@ from muster import _core
 from muster._data.serialize import dumps_exception
 from muster._session import package
 from muster._worker import engines
-from muster._worker.exit import exit_code, finish_engines, hide_dropped, leave
+from muster._worker.exit import exit_code, finish_engines, leave
 from muster.dispatch import methods_of
 
 if TYPE_CHECKING:
@@ -322,15 +322,44 @@ def _message_of(error: BaseException) -> str:
         return f"(its message cannot be had: {other!r})"
 
 
-def ignore_interrupts() -> None:
-    """Ctrl-C at a terminal is the driver's. Of a zygote's workers: before their fork."""
+_worker: Worker | None = None  # that this process is, or was forked by
+
+
+def _when_forked(step: Callable[[Worker], None]) -> Callable[[], None]:
+    def hook() -> None:
+        if _worker is not None:
+            step(_worker)
+
+    return hook
+
+
+os.register_at_fork(
+    before=_when_forked(Worker.before_fork),
+    after_in_parent=_when_forked(Worker.after_fork),
+    after_in_child=_when_forked(Worker.after_fork_in_child),
+)
+
+
+def _hide_dropped() -> None:
+    """Do not print the SystemExit that Python drops: it is raised again."""
+    before = sys.unraisablehook
+
+    def hook(dropped: Any) -> None:
+        is_ending = _worker is not None and _worker.host.is_ending
+        if not (is_ending and isinstance(dropped.exc_value, SystemExit)):
+            before(dropped)
+
+    sys.unraisablehook = hook
+
+
+def prepare_process() -> None:
+    """What holds for every worker; of a zygote's workers it is done before their fork.
+
+    Ctrl-C at a terminal is the driver's. A crash (SIGSEGV and its like) leaves the stack of
+    its thread in the worker's log, and so in `WorkerDied`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def show_crashes() -> None:
-    """A crash (SIGSEGV and its like) leaves the stack of its thread in the worker's log, and
-    so in `WorkerDied`. Of a zygote's workers: before their fork."""
     faulthandler.enable(file=2, all_threads=False)
+    _hide_dropped()
 
 
 def _prepare(worker: Worker) -> None:
@@ -338,14 +367,8 @@ def _prepare(worker: Worker) -> None:
     host = worker.host
     signum, fd = host.stack
     faulthandler.register(signum, file=fd, all_threads=True, chain=True)
-    hide_dropped(host)
     set_signal(_SIGTERM, worker.on_terminate)
     signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
-    os.register_at_fork(
-        before=worker.before_fork,
-        after_in_parent=worker.after_fork,
-        after_in_child=worker.after_fork_in_child,
-    )
 
 
 def _take_path(host: _core.Host) -> None:
@@ -372,10 +395,11 @@ def run(
     # A zygote calls it in the process that it has forked, which has the driver's module
     # path already. Until the first answer every page of shared memory that is touched
     # is copied, so little is done here.
+    global _worker
     code = 1
     steps: tuple[Callable[[], object], ...] = (atexit._run_exitfuncs,)
     try:
-        worker = Worker(control_fd, listen_fd, listen_tcp_fd)
+        worker = _worker = Worker(control_fd, listen_fd, listen_tcp_fd)
         try:
             _prepare(worker)
             if not is_forked:
@@ -399,8 +423,7 @@ def run(
 
 def main_exec() -> NoReturn:
     """Of a worker that was started as a fresh interpreter."""
-    ignore_interrupts()
-    show_crashes()
+    prepare_process()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))

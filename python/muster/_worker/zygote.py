@@ -85,12 +85,11 @@ def _report(fd: int, problems: list[str]) -> None:
 
 def _settle() -> None:
     """Let children share the memory of what was imported."""
-    from muster._worker.main import ignore_interrupts, show_crashes
+    from muster._worker.main import prepare_process
 
     sys.stdout.flush()
     sys.stderr.flush()
-    ignore_interrupts()
-    show_crashes()
+    prepare_process()
     gc.freeze()
     _core.zygote_fill()
 
@@ -113,10 +112,12 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     try:
         _core.zygote_child(fd)
         _, _, env, fds = request
-        environ = os.environb
+        # what is behind os.environ, whose own steps touch more pages
+        environ = os.environ._data  # type: ignore[attr-defined]
         for entry in env:
-            name, _, value = os.fsencode(entry).partition(b"=")
+            name, _, value = entry.partition(b"=")
             if environ.get(name) != value:  # most are the zygote's own
+                os.putenv(name, value)
                 environ[name] = value
         gc.enable()
         numpy_random = sys.modules.get("numpy.random")  # random does it by itself

@@ -8,7 +8,7 @@
  *
  *   _core.zygote_next(fd) -> tuple | None   None: the agent is gone, exit
  *     ("setup", sys_path: list[str], preload: list[str])
- *     ("spawn", uid: int, env: list[str], (control_fd, listen_fd, listen_tcp_fd))
+ *     ("spawn", uid: int, env: list[bytes], (control_fd, listen_fd, listen_tcp_fd))
  *     ("derive", uid: int, preload: list[str])
  *   _core.zygote_loaded(fd, path: str, size: int, mtime_ns: int) -> None
  *   _core.zygote_changed(fd, entry: str) -> None

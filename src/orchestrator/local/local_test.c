@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "io/proc.h"
 #include "io/tree.h"
-#include "orchestrator/conformance.h"
 #include "orchestrator/local/local_impl.h"
+#include "orchestrator/test_conformance.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
 #include "base/cleanup.h"
 #include "io/spawn.h"
 #include "io/tree.h"
-#include "orchestrator/conformance.h"
 #include "orchestrator/ray/bridge/bridge.h"
 #include "orchestrator/ray/ray_impl.h"
+#include "orchestrator/test_conformance.h"
 
 #include <dirent.h>
 #include <errno.h>

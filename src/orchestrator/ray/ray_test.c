@@ -2,13 +2,13 @@
  * very program as `muster bridge`, with a stand-in below it. */
 #include "base/cleanup.h"
 #include "io/tree.h"
-#include "orchestrator/conformance.h"
 #include "orchestrator/ray/bridge/bridge.h"
 #include "orchestrator/ray/bridge/offer.h"
 #include "orchestrator/ray/bridge/state.h"
+#include "orchestrator/ray/fake_bridge.h"
 #include "orchestrator/ray/fake_ray.h"
 #include "orchestrator/ray/ray_impl.h"
-#include "orchestrator/ray/stand_in.h"
+#include "orchestrator/test_conformance.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -550,7 +550,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "bridge") == 0)
         return be_bridge();
     if (argc > 1 && strcmp(argv[1], "-u") == 0)
-        return ms_stand_in_run();
+        return ms_fake_bridge_run();
     signal(SIGPIPE, SIG_IGN);
     unsetenv("http_proxy");
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)

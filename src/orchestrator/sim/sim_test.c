@@ -1,6 +1,6 @@
 #include "base/clock.h"
-#include "orchestrator/conformance.h"
 #include "orchestrator/sim/sim.h"
+#include "orchestrator/test_conformance.h"
 
 #include <malloc.h>
 #include <setjmp.h>

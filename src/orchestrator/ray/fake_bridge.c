@@ -1,10 +1,10 @@
-/* stand_in.c - a bridge for tests: the verbs of doc/orchestrators.md on a simulated engine */
-#include "orchestrator/ray/stand_in.h"
+/* fake_bridge.c - a bridge for tests: the verbs of doc/orchestrators.md on a simulated engine */
+#include "orchestrator/ray/fake_bridge.h"
 
 #include "base/clock.h"
 #include "io/json.h"
-#include "orchestrator/conformance.h"
 #include "orchestrator/sim/sim.h"
+#include "orchestrator/test_conformance.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -241,7 +241,7 @@ static void start(void)
     tell(json_pack("{s:s}", "event", "hello"));
 }
 
-int ms_stand_in_run(void)
+int ms_fake_bridge_run(void)
 {
     static char rest[1 << 20];
     size_t len = 0;

@@ -1,5 +1,5 @@
-/* conformance.c - what every orchestrator must do, as tests that run on each of them */
-#include "orchestrator/conformance.h"
+/* test_conformance.c - what every orchestrator must do, as tests that run on each of them */
+#include "orchestrator/test_conformance.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,10 +1,10 @@
-/* conformance.h - what every orchestrator must do, as tests
+/* test_conformance.h - what every orchestrator must do, as tests
  *
  * A rig is an engine with at least RIG_NODES nodes of RIG_CPUS CPUs each, on which
  * nothing is held, and the means to break it. The suite is the same for all of them.
  */
-#ifndef MS_ORCHESTRATOR_CONFORMANCE_H
-#define MS_ORCHESTRATOR_CONFORMANCE_H
+#ifndef MS_ORCHESTRATOR_TEST_CONFORMANCE_H
+#define MS_ORCHESTRATOR_TEST_CONFORMANCE_H
 
 #include "io/loop.h"
 #include "orchestrator/orchestrator.h"
