@@ -59,6 +59,27 @@ class Base:
 class Trainer(Base):
     """One method for each mode; most give (rank, what they got)."""
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def told(
+        self,
+        rows: list[int],
+        /,
+        lr: float = 0.5,
+        *more: Any,
+        way: Any = Batch,
+        **kw: Any,
+    ) -> int:
+        """One step.
+
+        rows: what it learns from.
+        """
+        return len(rows)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    @staticmethod
+    def static(x: int = 1) -> int:
+        return x
+
     @register(dispatch_mode=Dispatch.ONE_TO_ALL_ONE)
     def one(self, x: Any) -> Any:
         return self.number, x

@@ -316,3 +316,42 @@ def test_a_replaced_worker_of_another_class(make: Make) -> None:
     cluster = make(Plain, world_size=2)
     cluster.replace(1, grace=0)
     assert cluster.incarnation(1) == 2
+
+
+def test_the_shared_storage_takes_what_theirs_takes(session: Any) -> None:
+    storage = roll.SharedStorage()
+    big = bytes(range(256)) * (10 << 12)  # 10 MiB: several entries
+    for key in (("step", 3), 7, None, frozenset({"b", "a"}), "x" * 2000):
+        storage.put(key, key)
+        assert storage.get(key) == key
+        assert storage.put_if_absent(key, 0) is False
+        assert storage.delete(key) is True
+    storage.put("7", "text")
+    assert storage.put_if_absent(7, big) is True
+    assert storage.put_if_absent(7.0, big) is False
+    assert (storage.get(7), storage.get("7")) == (big, "text")
+    assert len(muster.kv.keys("roll.piece/")) == 3
+    storage.put(7, big[1:])
+    assert storage.get(7) == big[1:]
+    assert len(muster.kv.keys("roll.piece/")) == 3
+    assert storage.delete(7) and storage.delete("7")
+    assert muster.kv.keys("roll.piece/") == []
+    with pytest.raises(TypeError, match="unhashable"):
+        storage.put([1], 1)
+
+
+def test_config_is_another_name(rm: roll.ResourceManager) -> None:
+    config = roll.WorkerConfig(world_size=1)
+    cluster = roll.Cluster("other_name", Actor, rm, config=config)
+    cluster.destroy(grace=0)
+    assert cluster.worker_config is config
+    with pytest.raises(TypeError, match="give one of them"):
+        roll.Cluster("other_name", Actor, rm, config, config=config)
+
+
+def test_what_a_worker_has_may_be_set() -> None:
+    worker = roll.Worker()
+    assert worker.thread_executor is worker.thread_executor
+    for name in ("shared_storage", "thread_executor", "logger"):
+        setattr(worker, name, 5)
+        assert getattr(worker, name) == 5

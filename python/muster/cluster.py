@@ -167,7 +167,7 @@ class Cluster(ClusterView):
             ) from None
         except Refused as e:
             self._fail()
-            raise refused(e, ClusterError) from None
+            raise refused(e, ClusterError, self._name) from None
         except Exception:
             self._fail()
             raise

@@ -191,15 +191,25 @@ def nd_mesh(name: str) -> Mode:
 class Method:
     """How a registered method is called."""
 
-    __slots__ = ("_mode", "blocking", "execute", "pad")
+    __slots__ = ("_mode", "blocking", "execute", "function", "pad")
 
     def __init__(
-        self, mode: Mode | bytes, execute: str, blocking: bool, pad: bool
+        self,
+        mode: Mode | bytes,
+        execute: str,
+        blocking: bool,
+        pad: bool,
+        function: Any = None,
     ) -> None:
         self._mode = mode
         self.execute = execute
         self.blocking = blocking
         self.pad = pad
+        self.function = function  # of its class, or what is known of it: MethodHelp
+
+    def of(self, function: Any) -> Method:
+        """The same with this function."""
+        return Method(self._mode, self.execute, self.blocking, self.pad, function)
 
     @property
     def mode(self) -> Mode:
@@ -219,7 +229,10 @@ class Method:
             from muster._data.serialize import dumps_inline
 
             mode = dumps_inline(mode)
-        return Method, (mode, self.execute, self.blocking, self.pad)
+        from muster._cluster.method_help import describe
+
+        function = describe(self.function)
+        return Method, (mode, self.execute, self.blocking, self.pad, function)
 
 
 @options_checked
@@ -261,7 +274,17 @@ def methods_of(cls: Any) -> dict[str, Method]:
     for name in dir(cls):
         if name.startswith("_"):
             continue
-        method = getattr(getattr(cls, name, None), MARK, None)
+        function = getattr(cls, name, None)
+        method = getattr(function, MARK, None)
         if isinstance(method, Method):
-            found[name] = method
+            found[name] = method.of(_without_self(cls, name, function))
     return found
+
+
+def _without_self(cls: Any, name: str, function: Any) -> Any:
+    """As an instance has it."""
+    for base in getattr(cls, "__mro__", ()):
+        if name in vars(base):
+            found = vars(base)[name]
+            return found.__get__(base, cls) if hasattr(found, "__get__") else found
+    return function

@@ -355,11 +355,20 @@ _REFUSED: dict[type[MusterError], dict[int, type[Exception]]] = {
 }
 
 
-def refused(e: LookupError, otherwise: type[MusterError]) -> Exception:
-    """Why a head does not do what it was asked for; `otherwise`: see _REFUSED."""
+def refused(
+    e: LookupError, otherwise: type[MusterError], cluster: str = ""
+) -> Exception:
+    """Why a head does not do what it was asked for; `otherwise`: see _REFUSED; `cluster`:
+    which should have been made."""
     text, table, code = e.args
     if code == errno.EEXIST and otherwise is ClusterError:
-        return ClusterError(f"{text}: destroy() it, or take another name")
+        advice = "destroy() it, or take another name"
+        if cluster:
+            found = f"muster.get_cluster({cluster!r})"
+            advice = (
+                f"{found} calls it, {found}.destroy() ends it; or take another name"
+            )
+        return ClusterError(f"{text}: {advice}")
     if table and otherwise is not MusterError:
         return PlacementError(text, table)
     return (_REFUSED[otherwise] | {errno.EINVAL: ValueError}).get(code, otherwise)(text)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Self
 
@@ -12,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster._adapters import lazy_column
+from muster._adapters.checks import NoSuchKey, WrongValue
 from muster._adapters.lazy_column import Cell, LazyColumn, Memo, read, shared
 from muster._data.batch_parts import indexes_of
 from muster._data.column import came_together
 from muster._data.remote_array import together
 from muster._data.torch_arrays import is_tensor, tensor_of
+
+_NOTHING: Any = object()
 
 # ---- a dict ---------------------------------------------------------------------------
 
@@ -120,7 +124,7 @@ class Columns:
         if size is None:
             return cls(value)
         if len(size) != 1:
-            raise ValueError(f"batch: one batch dimension is needed: {tuple(size)}")
+            raise WrongValue(f"batch: one batch dimension is needed: {tuple(size)}")
         return cls(dict(value.items()), size[0])
 
     @classmethod
@@ -133,11 +137,17 @@ class Columns:
     def each(self, change: Callable[[Cell], Cell], count: int = -1) -> Columns:
         """Of the same names; `count`: how many rows they have then."""
         cells = {name: change(cell) for name, cell in self._cells.items()}
-        return self._made(cells, self._rows if count < 0 else count)
+        same = count < 0 or self.is_open()
+        return self._made(cells, self._rows if same else count)
 
     @property
-    def batch_size(self) -> tuple[int]:
-        return (self._rows,)
+    def batch_size(self) -> tuple[int, ...]:
+        """A torch.Size where torch is in use."""
+        torch = sys.modules.get("torch")
+        size = (len(self),)
+        return size if torch is None else torch.Size(size)
+
+    shape = batch_size
 
     @property
     def device(self) -> Any:
@@ -146,7 +156,15 @@ class Columns:
         return found.pop() if len(found) == 1 else None
 
     def __len__(self) -> int:
-        return self._rows
+        return max(self._rows, 0)
+
+    def is_open(self) -> bool:
+        """There is no column yet: the first one says how many rows there are."""
+        return self._rows < 0
+
+    @classmethod
+    def open(cls) -> Columns:
+        return cls._made({}, -1)
 
     def __contains__(self, name: object) -> bool:
         return name in self._cells
@@ -168,7 +186,9 @@ class Columns:
             return self._cells[name]
         except KeyError:
             known = ", ".join(self._cells) or "none"
-            raise KeyError(f"there is no tensor {name!r}; there are: {known}") from None
+            raise NoSuchKey(
+                f"there is no tensor {name!r}; there are: {known}"
+            ) from None
 
     def cells(self) -> dict[str, Cell]:
         return self._cells
@@ -198,7 +218,7 @@ class Columns:
         if self._rows < 0:
             self._rows = count
         if count != self._rows:
-            raise ValueError(
+            raise WrongValue(
                 f"tensor {name!r} has {count} rows, the others have {self._rows}"
             )
         self._cells[name] = value
@@ -212,7 +232,9 @@ class Columns:
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default
 
-    def pop(self, name: str) -> Any:
+    def pop(self, name: str, default: Any = _NOTHING) -> Any:
+        if default is not _NOTHING and name not in self:
+            return default
         value = self[name]
         del self._cells[name]
         return value
@@ -227,7 +249,7 @@ class Columns:
     def rename_key_(self, old: str, new: str) -> Columns:
         self.cell(old)
         if new in self and new != old:
-            raise ValueError(f"there is a tensor {new!r} already")
+            raise WrongValue(f"there is a tensor {new!r} already")
         self._cells = {new if n == old else n: c for n, c in self._cells.items()}
         return self
 
@@ -284,7 +306,7 @@ class Columns:
     def to_tensordict(self) -> Any:
         from tensordict import TensorDict  # type: ignore[import-not-found]
 
-        return TensorDict(self.to_dict(), batch_size=[self._rows])
+        return TensorDict(self.to_dict(), batch_size=[len(self)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         bare = {
@@ -299,7 +321,10 @@ class Columns:
             return "not read yet" if is_lazy else tuple(getattr(cell, "shape", ()))
 
         columns = ", ".join(f"{name}: {shape(c)}" for name, c in self._cells.items())
-        return f"<{self._rows} rows: {columns or 'no tensors'}>"
+        return f"<{len(self)} rows: {columns or 'no tensors'}>"
+
+
+MutableMapping.register(Columns)  # as a TensorDict is; its len is that of rows too
 
 
 def _load_columns(bare: dict[str, Any], count: int) -> Columns:
@@ -322,5 +347,5 @@ def _count(name: str, value: Any) -> int:
             f"{type(value).__name__}"
         )
     if not len(shape):
-        raise ValueError(f"tensor {name!r}: a single number has no rows")
+        raise WrongValue(f"tensor {name!r}: a single number has no rows")
     return int(shape[0])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster._adapters import lazy_column
+from muster._adapters.checks import WrongType, WrongValue
 from muster._adapters.columns import Columns, as_dict, cells_of, packed_cells
 from muster._adapters.dataproto_parts import (
     as_array,
@@ -37,7 +38,7 @@ from muster.batch import Batch
 
 
 class DataProto:
-    batch: Any  # Columns, or None; a TensorDict or a dict may be assigned
+    _batch: Columns | None
     non_tensor_batch: dict[str, NDArray[Any]]
     meta_info: dict[str, Any]
 
@@ -52,10 +53,14 @@ class DataProto:
         self.meta_info = {} if meta_info is None else meta_info
         self.check_consistency()
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "batch" and value is not None:
-            value = Columns.of(value)
-        super().__setattr__(name, value)
+    @property
+    def batch(self) -> Any:
+        """Columns, or None; a TensorDict or a dict may be assigned."""
+        return self._batch
+
+    @batch.setter
+    def batch(self, value: Any) -> None:
+        self._batch = None if value is None else Columns.of(value)
 
     def _like(
         self,
@@ -75,12 +80,12 @@ class DataProto:
         count = len(self)
         for name, value in self.non_tensor_batch.items():
             if not isinstance(value, np.ndarray) or value.ndim == 0:
-                raise TypeError(
+                raise WrongType(
                     f"non_tensor_batch[{name!r}]: an array is needed, not "
                     f"{type(value).__name__}: from_dict makes one of a list"
                 )
             if len(value) != count:
-                raise ValueError(
+                raise WrongValue(
                     f"non_tensor_batch[{name!r}] has {len(value)} rows, there are {count}"
                 )
 
@@ -101,7 +106,7 @@ class DataProto:
     ) -> Self:
         """From tensors, or arrays in their place, and from arrays or lists of anything."""
         if num_batch_dims != 1:
-            raise ValueError(f"num_batch_dims: must be 1: {num_batch_dims}")
+            raise WrongValue(f"num_batch_dims: must be 1: {num_batch_dims}")
         arrays = {name: cls._objects(v) for name, v in (non_tensors or {}).items()}
         return cls(
             batch=Columns(tensors) if tensors else None,
@@ -116,7 +121,7 @@ class DataProto:
         """Tensors go to `batch`, arrays to `non_tensor_batch`."""
         for name, value in data.items():
             if not is_tensor(value) and not isinstance(value, np.ndarray):
-                raise ValueError(
+                raise WrongValue(
                     f"{name!r}: a tensor or an array is needed, not "
                     f"{type(value).__name__}"
                 )
@@ -148,9 +153,9 @@ class DataProto:
 
     def to_batch(self) -> Batch:
         """A muster.Batch of the same memory."""
-        cells, arrays = cells_of(self.batch), cells_of(self.non_tensor_batch)
+        cells, arrays = cells_of(self._batch), cells_of(self.non_tensor_batch)
         if both := cells.keys() & arrays.keys():
-            raise ValueError(
+            raise WrongValue(
                 f"to_batch: a tensor and an array are called {both.pop()!r}"
             )
         both_kinds = (*cells.items(), *arrays.items())
@@ -158,9 +163,9 @@ class DataProto:
         return Batch._of(columns, len(self), copied_meta(self.meta_info))
 
     def _stored(self, chunks: int) -> Self:
-        if self.batch is None:
+        if self._batch is None:
             return self
-        return self._like(self.batch.stored(chunks), self.non_tensor_batch)
+        return self._like(self._batch.stored(chunks), self.non_tensor_batch)
 
     def __getstate__(self) -> dict[str, Any]:
         """The bytes of columns are beside the pickle, or stay in the store."""
@@ -172,15 +177,16 @@ class DataProto:
     # ---- rows -------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        if self.batch is not None:
-            return len(self.batch)
+        if self._batch is not None and not self._batch.is_open():
+            return len(self._batch)
         for value in cells_of(self.non_tensor_batch).values():
             return len(value)
         return 0
 
     def has_columns(self) -> bool:
         """False: it is meta information alone."""
-        return self.batch is not None or bool(self.non_tensor_batch)
+        batch = self._batch
+        return bool(self.non_tensor_batch) or not (batch is None or batch.is_open())
 
     def _item(self, index: int) -> Any:
         raise NotImplementedError
@@ -197,11 +203,11 @@ class DataProto:
             if not -len(self) <= index < len(self):
                 raise IndexError(f"there is no row {index}: there are {len(self)}")
             return self._item(int(index) % len(self))
-        raise TypeError(f"rows cannot be chosen by a {type(index).__name__}")
+        raise WrongType(f"rows cannot be chosen by a {type(index).__name__}")
 
     def _read(self, name: str) -> Any:
-        if self.batch is not None and name in self.batch:
-            return self.batch[name]
+        if self._batch is not None and name in self._batch:
+            return self._batch[name]
         if name in self.non_tensor_batch:
             return self.non_tensor_batch[name]
         raise KeyError(f"there is no column {name!r}")
@@ -216,7 +222,7 @@ class DataProto:
     def _each(self, change: Callable[[Any, Any], Any], count: int = -1) -> Self:
         """The same done to all columns, which have so many rows then."""
         memo: dict[Any, Any] = {}
-        batch = self.batch
+        batch = self._batch
         if batch is not None:
             batch = batch.each(lambda cell: change(cell, memo), count)
         arrays = cells_of(self.non_tensor_batch).items()
@@ -231,7 +237,7 @@ class DataProto:
     def reorder(self, indices: Any) -> None:
         """Other rows in the place of these."""
         moved = self.select_idxs(indices)
-        self.batch, self.non_tensor_batch = moved.batch, moved.non_tensor_batch
+        self._batch, self.non_tensor_batch = moved._batch, moved.non_tensor_batch
 
     def _repeated(self, times: Any, interleave: bool, count: int) -> Self:
         how = (times, interleave)
@@ -240,7 +246,7 @@ class DataProto:
     def repeat(self, repeat_times: int = 2, interleave: bool = True) -> Self:
         """Each row several times: one after another, or all again and again."""
         if repeat_times < 0:
-            raise ValueError(f"repeat_times: must not be negative: {repeat_times}")
+            raise WrongValue(f"repeat_times: must not be negative: {repeat_times}")
         return self._repeated(repeat_times, interleave, len(self) * repeat_times)
 
     def chunk(self, chunks: int) -> list[Self]:
@@ -251,7 +257,7 @@ class DataProto:
     def split(self, split_size: int) -> list[Self]:
         """Parts of `split_size` rows, the last one with what is left."""
         if split_size < 1:
-            raise ValueError(f"split_size: at least 1 is needed: {split_size}")
+            raise WrongValue(f"split_size: at least 1 is needed: {split_size}")
         return [self[i : i + split_size] for i in range(0, len(self), split_size)]
 
     def group_by(self, keys: list[str] | str) -> dict[str, Self]:
@@ -259,7 +265,7 @@ class DataProto:
         names are the values as text, joined by "|"."""
         names = names_of(keys)
         if not names:
-            raise ValueError("group_by: no keys")
+            raise WrongValue("group_by: no keys")
         arrays = [as_array(self._read(name)) for name in names]
         groups: dict[str, list[int]] = {}
         for i in range(len(self)):
@@ -271,7 +277,7 @@ class DataProto:
         if padding_size == 0:
             return
         if len(self) == 0:
-            raise ValueError("padding: there is no row to copy")
+            raise WrongValue("padding: there is no row to copy")
         row = 0 if padding_candidate == "first" else len(self) - 1
         rest = np.full(padding_size, row)
         self.reorder(np.concatenate([np.arange(len(self)), rest]))
@@ -286,7 +292,7 @@ class DataProto:
         deepcopy: bool = False,
     ) -> Self:
         """Only these columns and this meta information; None: all."""
-        batch = self.batch
+        batch = self._batch
         if batch_keys is not None:
             batch = (Columns() if batch is None else batch).select(*batch_keys)
         elif batch is not None:
@@ -307,13 +313,12 @@ class DataProto:
         wanted = names_of(batch_keys)
         others = names_of(non_tensor_batch_keys)
         metas = names_of(meta_info_keys)
-        tensors = (Columns() if self.batch is None else self.batch).select(
-            *wanted
-        )  # all are there, or none goes
+        batch = Columns() if self._batch is None else self._batch
+        tensors = batch.select(*wanted)  # all are there, or none goes
         check_there("non_tensor_batch", self.non_tensor_batch, others)
         check_there("meta_info", self.meta_info, metas)
         for name in wanted:
-            del self.batch[name]
+            del batch[name]
         new = self._like(tensors if wanted else None, {}, {})
         arrays = cells_of(self.non_tensor_batch)
         new.non_tensor_batch = as_dict({name: arrays[name] for name in others})
@@ -322,29 +327,33 @@ class DataProto:
         new.meta_info = {n: self.meta_info.pop(n) for n in metas}
         return new
 
-    def rename(self, old_keys: list[str] | str, new_keys: list[str] | str) -> Self:
+    def rename(
+        self,
+        old_keys: list[str] | str | None = None,
+        new_keys: list[str] | str | None = None,
+    ) -> Self:
         """Other names for tensors; in place."""
         old, new = names_of(old_keys), names_of(new_keys)
         if len(old) != len(new):
-            raise ValueError(f"rename: {len(old)} names, but {len(new)} new ones")
-        batch = (self.batch if self.batch is not None else Columns()).copy()
+            raise WrongValue(f"rename: {len(old)} names, but {len(new)} new ones")
+        batch = (self._batch if self._batch is not None else Columns()).copy()
         for a, b in zip(old, new, strict=True):
             batch.rename_key_(a, b)
-        self.batch = batch
+        self._batch = batch
         return self
 
     def union(self, other: DataProto) -> Self:
         """Take over what the other has; what both have must be equal. In place."""
         if self.has_columns() and other.has_columns() and len(self) != len(other):
-            raise ValueError(f"union of {len(self)} and {len(other)} rows")
-        mine, theirs = cells_of(self.batch), cells_of(other.batch)
+            raise WrongValue(f"union of {len(self)} and {len(other)} rows")
+        mine, theirs = cells_of(self._batch), cells_of(other._batch)
         check_same("tensor", mine, theirs)
         arrays = cells_of(self.non_tensor_batch), cells_of(other.non_tensor_batch)
         check_same("array", *arrays)
         check_same("meta information", self.meta_info, other.meta_info)
-        if theirs or self.batch is not None:
+        if theirs or (self._batch is not None and self.has_columns()):
             count = len(self) if self.has_columns() else len(other)
-            self.batch = Columns({**theirs, **mine}, count)
+            self._batch = Columns({**theirs, **mine}, count)
         self.non_tensor_batch = as_dict({**arrays[0], **arrays[1]})
         self.meta_info.update(copied_meta(other.meta_info))
         return self
@@ -360,12 +369,12 @@ class DataProto:
         cls, data: Sequence[Self], keys: set[str], put: Callable[..., Any]
     ) -> Self:
         if not data:
-            raise ValueError("concat: nothing to put together")
+            raise WrongValue("concat: nothing to put together")
         full = [d for d in data if len(d)] or [d for d in data if d.has_columns()]
         memo: dict[Any, Any] = {}
         batch = None
-        if any(d.batch is not None for d in full):
-            tensors = [cells_of(d.batch) for d in full]
+        if any(d._batch is not None for d in full):
+            tensors = [cells_of(d._batch) for d in full]
             cells = put_together("tensor", tensors, put, memo)
             batch = Columns(cells, sum(map(len, full)))
         arrays = [cells_of(d.non_tensor_batch) for d in full]
@@ -406,13 +415,13 @@ class DataProto:
 
     def to(self, device: Any) -> Self:
         """Move the tensors; in place."""
-        if self.batch is not None:
-            self.batch = self.batch.to(device)
+        if self._batch is not None:
+            self._batch = self._batch.to(device)
         return self
 
     def clone(self) -> Self:
         """With memory of its own."""
-        batch = None if self.batch is None else self.batch.clone()
+        batch = None if self._batch is None else self._batch.clone()
         copies = {name: v.copy() for name, v in self.non_tensor_batch.items()}
         return self._like(batch, copies)
 
@@ -429,7 +438,7 @@ class DataProto:
         with open(filepath, "rb") as file:
             data = pickle.load(file)
         if not isinstance(data, cls):
-            raise TypeError(f"{filepath}: has a {type(data).__name__}")
+            raise WrongType(f"{filepath}: has a {type(data).__name__}")
         return data
 
     def __eq__(self, other: object) -> bool:
@@ -442,13 +451,13 @@ class DataProto:
         )
 
     def _shared(self) -> dict[str, Any]:
-        return {name: shared(cell) for name, cell in cells_of(self.batch).items()}
+        return {name: shared(cell) for name, cell in cells_of(self._batch).items()}
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return (
-            f"DataProto(batch={self.batch}, non_tensor_batch={self.non_tensor_batch}, "
+            f"DataProto(batch={self._batch}, non_tensor_batch={self.non_tensor_batch}, "
             f"meta_info={self.meta_info})"
         )
 
@@ -460,7 +469,7 @@ def pad_dataproto_to_divisor(data: Any, size_divisor: int) -> tuple[Any, int]:
     """(with as many rows more, from the first one on, again and again, as `size_divisor`
     divides; how many were added)."""
     if size_divisor < 1:
-        raise ValueError(f"size_divisor: at least 1 is needed: {size_divisor}")
+        raise WrongValue(f"size_divisor: at least 1 is needed: {size_divisor}")
     count = len(data)
     more = -count % size_divisor
     if more == 0:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from muster._adapters.checks import NoSuchKey, WrongValue
 from muster._adapters.lazy_column import shared
 from muster._data.batch_parts import same_values
 from muster._data.torch_arrays import dtype_of, is_tensor
@@ -59,13 +60,34 @@ def as_array(values: Any) -> NDArray[Any]:
 def check_there(what: str, entries: dict[str, Any], keys: list[str]) -> None:
     for key in keys:
         if key not in entries:
-            raise KeyError(f"there is no {key!r} in {what}")
+            raise NoSuchKey(f"there is no {key!r} in {what}")
 
 
 def check_same(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
     for key in mine.keys() & theirs.keys():
         if not same_values(shared(mine[key]), shared(theirs[key])):
-            raise ValueError(f"union: {what} {key!r} is in both, with other values")
+            raise WrongValue(f"union: {what} {key!r} is in both, with other values")
+
+
+def union_tensor_dict(tensor_dict1: Any, tensor_dict2: Any) -> Any:
+    """The first with what the second has beside it; what both have must be equal."""
+    sizes = tensor_dict1.batch_size, tensor_dict2.batch_size
+    if sizes[0] != sizes[1]:
+        raise WrongValue(f"union of {sizes[0][0]} and {sizes[1][0]} rows")
+    first, second = (dict(d.items()) for d in (tensor_dict1, tensor_dict2))
+    check_same("tensor", first, second)
+    for name in second.keys() - first.keys():
+        tensor_dict1[name] = second[name]
+    return tensor_dict1
+
+
+def union_numpy_dict(
+    tensor_dict1: dict[str, NDArray[Any]], tensor_dict2: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """The same of dicts of arrays."""
+    check_same("array", tensor_dict1, tensor_dict2)
+    tensor_dict1.update(tensor_dict2)
+    return tensor_dict1
 
 
 def put_together(
@@ -76,13 +98,13 @@ def put_together(
     for table in tables[1:]:
         if table.keys() != tables[0].keys():
             odd = sorted(table.keys() ^ tables[0].keys())
-            raise ValueError(f"concat: only some have the columns {odd}")
+            raise WrongValue(f"concat: only some have the columns {odd}")
     for name in tables[0] if tables else ():
         cells = [table[name] for table in tables]
         try:
             out[name] = cells[0] if len(cells) == 1 else put(cells, memo)
         except (TypeError, ValueError, RuntimeError) as e:
-            raise ValueError(f"concat: {what} {name!r}: {e}") from None
+            raise WrongValue(f"concat: {what} {name!r}: {e}") from None
     return out
 
 
@@ -91,7 +113,7 @@ def index_loader(
 ) -> Callable[[], Iterator[list[int]]]:
     """Each call is an epoch: the indexes of its parts."""
     if size < 1:
-        raise ValueError(f"mini_batch_size: at least 1 is needed: {size}")
+        raise WrongValue(f"mini_batch_size: at least 1 is needed: {size}")
     if options and importlib.util.find_spec("torch") is not None:
         import torch  # type: ignore[import-not-found]
         from torch.utils.data import DataLoader  # type: ignore[import-not-found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster import _core
+from muster._cluster.method_help import help_of
 from muster._core import call_many
 from muster._data import rows as _rows
 from muster._data.store import Ref
@@ -12,7 +13,8 @@ from muster.future import Future, Joined, take
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from inspect import Signature
+    from typing import Any, Self
 
     from muster.dispatch import Method
     from muster.view import View
@@ -78,7 +80,8 @@ def _vectors(view: View, mode: Mode) -> _core.Vectors:
 
 
 class Bound:
-    """`cluster.method`: calls the workers as the method was registered."""
+    # `cluster.method`: calls the workers as the method was registered. Its docstring and
+    # its signature are those of the method.
 
     __slots__ = ("__name__", "_method", "_view")
 
@@ -89,6 +92,17 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"<{self.__name__} of {self._view!r}, {self._method.mode!r}>"
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return help_of(self._method.function)[0]
+
+    @property
+    def __signature__(self) -> Signature | None:
+        return help_of(self._method.function)[1]
+
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
+        return self  # so `help()` takes it for a routine, and shows its signature
 
     def __call__(self, *args: Any, blocking: bool | None = None, **kwargs: Any) -> Any:
         """`blocking`: False gives a future of the joined result."""

@@ -55,6 +55,7 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
         "lent_by": asked["address"] if lent else None,
         "lent_nodes": num_nodes if lent else None,
         "log_to_driver": bool(asked["log_to_driver"]),
+        "dedup_logs": bool(asked["dedup_logs"]),
         "http": asked["http"],
         "listen": asked["listen"],
         "preload": words_of(asked["preload"], "preload"),
@@ -72,6 +73,27 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
     if address:
         _refuse_what_is_the_heads(asked, address)
     return options
+
+
+_NAMES = {"lender": "orchestrator", "lent_by": "address"}  # what the user calls them
+
+
+def differences(begun: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Of the options of two calls of `init`, in the words of the user."""
+    said: list[str] = []
+    for name in sorted(begun.keys() | asked.keys()):
+        was, now = begun.get(name), asked.get(name)
+        if was == now:
+            continue
+        if name == "package":
+            said.append("another working_dir, or other files in it")
+        else:
+            said.append(f"{_NAMES.get(name, name)}={_shown(was)}, now {_shown(now)}")
+    return "; ".join(said)
+
+
+def _shown(value: Any) -> str:
+    return "None" if value == _LOOK else repr(value)
 
 
 def of_worker(host: _core.Host) -> dict[str, Any]:

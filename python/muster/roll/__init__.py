@@ -6,13 +6,22 @@ Everything is importable from here, whichever module of ROLL's it was in.
 doc/adapters.md says what differs.
 """
 
+import logging
+
 from muster._adapters.actor import Handle, remote
+from muster._adapters.refused import missing, refuse_members
 from muster._data.store import put
 from muster.api import init, is_initialized, shutdown
 from muster.dispatch import Dispatch, Execute
 from muster.future import get, wait
 from muster.roll.cluster import Cluster, ResourceManager
-from muster.roll.config import StrategyArguments, WorkerConfig
+from muster.roll.config import (
+    RouterReplayConfig,
+    SequencePackingConfig,
+    StrategyArguments,
+    WorkerConfig,
+    is_actor_infer_overlapping_with_any_cluster,
+)
 from muster.roll.decorator import ObjectRefWrap, materialize_concat, register
 from muster.roll.storage import RAY_NAMESPACE, STORAGE_NAME, SharedStorage
 from muster.roll.worker import RankInfo, Worker
@@ -21,11 +30,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from muster.roll.protocol import *
 
+logger = logging.getLogger("muster.roll")
+refuse_members("roll", ResourceManager)
+
 
 def __getattr__(name: str) -> object:
     """DataProto needs numpy, which is imported when it is asked for."""
     if name not in __all__:
-        raise AttributeError(f"module 'muster.roll' has no attribute {name!r}")
+        missing("roll", name)
     from muster.roll import protocol
 
     return getattr(protocol, name)
@@ -42,19 +54,29 @@ __all__ = [
     "ObjectRefWrap",
     "RankInfo",
     "ResourceManager",
+    "RouterReplayConfig",
+    "SequencePackingConfig",
     "SharedStorage",
     "StrategyArguments",
     "Worker",
     "WorkerConfig",
+    "collate_fn",
+    "custom_np_concatenate",
     "get",
     "init",
+    "is_actor_infer_overlapping_with_any_cluster",
     "is_initialized",
+    "list_of_dict_to_dict_of_list",
+    "logger",
     "materialize_concat",
+    "move_tensors_to_device",
     "pad_dataproto_to_divisor",
     "put",
     "register",
     "remote",
     "shutdown",
+    "union_numpy_dict",
+    "union_tensor_dict",
     "unpad_dataproto",
     "wait",
 ]

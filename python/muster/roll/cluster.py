@@ -72,6 +72,7 @@ def _mapped(nodes: list[Any], role: WorkerConfig) -> list[list[dict[str, Any]]]:
 class Cluster(muster.Cluster):
     """The workers of one role, each made as `worker_cls(worker_config=worker_config)`.
 
+    config: another name of worker_config.
     worker_cls: a class or its import path. Its registered methods are methods of the
     cluster; `cluster.method(..., blocking=False)` gives the futures of all ranks.
     """
@@ -82,7 +83,12 @@ class Cluster(muster.Cluster):
         worker_cls: Any,
         resource_manager: muster.ResourceManager | None = None,
         worker_config: Any = None,
+        *,
+        config: Any = None,
     ) -> None:
+        if config is not None and worker_config is not None:
+            raise TypeError("config is another name of worker_config: give one of them")
+        worker_config = config if worker_config is None else worker_config
         role = WorkerConfig.of(worker_config)
         self.cluster_name = name
         plain = worker_config is None or isinstance(worker_config, dict)

@@ -17,7 +17,7 @@ from muster.future import Future, get
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, Self
 
     from muster._cluster.bound_method import Bound
     from muster.roll.cluster import Cluster
@@ -105,8 +105,8 @@ def collected(
 
 
 class BoundMethod:
-    """`cluster.method(...)`: the joined result, or with `blocking=False` the futures of
-    all ranks: as they are where all results count, else wrapped."""
+    # `cluster.method(...)`: the joined result, or with `blocking=False` the futures of
+    # all ranks: as they are where all results count, else wrapped.
 
     __slots__ = ("__name__", "_bound", "_view")
 
@@ -114,6 +114,17 @@ class BoundMethod:
         self._view = view
         self._bound = bound
         self.__name__ = bound.__name__
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return self._bound.__doc__
+
+    @property
+    def __signature__(self) -> inspect.Signature | None:
+        return self._bound.__signature__
+
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
+        return self  # as Bound
 
     def __call__(self, *args: Any, blocking: bool = True, **kwargs: Any) -> Any:
         self._view._noted(self.__name__)

@@ -9,16 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster._adapters import dataproto
-from muster._adapters.columns import Columns
+from muster._adapters.checks import WrongType, WrongValue
+from muster._adapters.columns import Columns, cells_of
 from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._adapters.dataproto_parts import names_of
+from muster._adapters.dataproto_parts import (
+    names_of,
+    union_numpy_dict,
+    union_tensor_dict,
+)
 from muster._adapters.lazy_column import join
+from muster._adapters.refused import refuse_members
 from muster._data.batch_parts import METRICS
 from muster._data.remote_array import object_array
 from muster._data.torch_arrays import is_tensor
 from muster.roll import decorator
 
-__all__ = ["DataProto", "pad_dataproto_to_divisor", "unpad_dataproto"]
+__all__ = [
+    "DataProto",
+    "collate_fn",
+    "custom_np_concatenate",
+    "list_of_dict_to_dict_of_list",
+    "move_tensors_to_device",
+    "pad_dataproto_to_divisor",
+    "union_numpy_dict",
+    "union_tensor_dict",
+    "unpad_dataproto",
+]
 
 
 class DataProto(dataproto.DataProto):
@@ -32,8 +48,20 @@ class DataProto(dataproto.DataProto):
         meta_info: dict[str, Any] | None = None,
     ) -> None:
         if remote_batch is not None:
-            raise TypeError("remote_batch: there is none: muster's store has the data")
+            raise WrongType("remote_batch: there is none: muster's store has the data")
         super().__init__(batch, non_tensor_batch, meta_info)
+
+    @property
+    def batch(self) -> Columns:
+        """Never None: one without columns takes the first that is set."""
+        if self._batch is None:
+            count = len(self) if self.non_tensor_batch else -1
+            self._batch = Columns.open() if count < 0 else Columns({}, count)
+        return self._batch
+
+    @batch.setter
+    def batch(self, value: Any) -> None:
+        dataproto.DataProto.batch.fset(self, value)  # type: ignore[attr-defined]
 
     @staticmethod
     def _objects(values: Any) -> NDArray[Any]:
@@ -43,12 +71,12 @@ class DataProto(dataproto.DataProto):
         super().check_consistency()
         for name, value in self.non_tensor_batch.items():
             if value.dtype != object:
-                raise TypeError(
+                raise WrongType(
                     f"non_tensor_batch[{name!r}] is of {value.dtype}, not of objects: "
                     "from_dict makes it so"
                 )
-            if self.batch is not None and name in self.batch:
-                raise ValueError(f"a tensor and an array are called {name!r}")
+            if name in cells_of(self._batch):
+                raise WrongValue(f"a tensor and an array are called {name!r}")
 
     def _item(self, index: int) -> Self:
         return self.slice(index, index + 1)
@@ -60,7 +88,7 @@ class DataProto(dataproto.DataProto):
 
     def __delitem__(self, name: str) -> None:
         self._read(name)
-        if self.batch is not None and name in self.batch:
+        if name in self.batch:
             del self.batch[name]
         else:
             del self.non_tensor_batch[name]
@@ -70,20 +98,18 @@ class DataProto(dataproto.DataProto):
         tensors and arrays of numbers, or arrays of objects."""
         for name, value in other.items():
             if not is_tensor(value) and not isinstance(value, np.ndarray):
-                raise TypeError(
+                raise WrongType(
                     f"{name!r}: a tensor or an array is needed, not "
                     f"{type(value).__name__}"
                 )
             if self.has_columns() and len(value) != len(self):
-                raise ValueError(f"{name!r} has {len(value)} rows, not {len(self)}")
+                raise WrongValue(f"{name!r} has {len(value)} rows, not {len(self)}")
             if isinstance(value, np.ndarray):
-                if self.batch is not None and name in self.batch:
+                if name in self.batch:
                     del self.batch[name]
                 self.non_tensor_batch[name] = value
                 continue
             self.non_tensor_batch.pop(name, None)
-            if self.batch is None:
-                self.batch = Columns({}, len(value))
             self.batch[name] = value
 
     def pop(
@@ -94,19 +120,28 @@ class DataProto(dataproto.DataProto):
     ) -> Self:
         count = len(self)
         taken = super().pop(batch_keys, non_tensor_batch_keys, meta_info_keys)
-        if taken.batch is None:
+        if taken._batch is None:
             taken.batch = Columns({}, count)
         return taken
 
-    def rename(self, old_keys: list[str] | str, new_keys: list[str] | str) -> Self:
+    @staticmethod
+    def validate_input(keys: Any) -> list[str] | None:
+        """A name as a list of it."""
+        return None if keys is None else names_of(keys)
+
+    def rename(
+        self,
+        old_keys: list[str] | str | None = None,
+        new_keys: list[str] | str | None = None,
+    ) -> Self:
         for name in names_of(new_keys):
             if name in self.non_tensor_batch:
-                raise ValueError(f"there is an array {name!r} already")
+                raise WrongValue(f"there is an array {name!r} already")
         return super().rename(old_keys, new_keys)
 
     def to(self, device: Any) -> Self:
         """Tensors in the meta information too."""
-        self.meta_info = _moved(self.meta_info, device)
+        self.meta_info = move_tensors_to_device(self.meta_info, device)
         return super().to(device)
 
     # ---- put together -----------------------------------------------------------------
@@ -166,9 +201,41 @@ def _flat(values: list[Any]) -> list[Any]:
     return flat
 
 
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _moved(entry, device) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_moved(entry, device) for entry in value]
-    return value.to(device) if is_tensor(value) else value
+# ---- functions ------------------------------------------------------------------------
+
+
+def move_tensors_to_device(data: Any, device: Any) -> Any:
+    """Those in dicts and lists too, of which it makes new ones."""
+    if isinstance(data, dict):
+        return {k: move_tensors_to_device(v, device) for k, v in data.items()}
+    if isinstance(data, list):
+        return [move_tensors_to_device(entry, device) for entry in data]
+    return data.to(device) if is_tensor(data) else data
+
+
+def list_of_dict_to_dict_of_list(
+    list_of_dict: Sequence[dict[str, Any] | None],
+) -> dict[str, list[Any]]:
+    """Of each key the values of those that have it."""
+    out: dict[str, list[Any]] = {}
+    for one in list_of_dict or ():
+        if one is not None and not isinstance(one, dict):
+            raise WrongType(f"a dict is needed: {one!r}")
+        for key, value in (one or {}).items():
+            out.setdefault(key, []).append(value)
+    return out
+
+
+def collate_fn(x: Sequence[DataProto]) -> DataProto:
+    """One after another, with the meta information of the last."""
+    joined = DataProto.concat(x)
+    joined.meta_info = x[-1].meta_info
+    return joined
+
+
+def custom_np_concatenate(val: Sequence[Any]) -> NDArray[Any]:
+    """The elements of all of them, as objects."""
+    return object_array([element for array in val for element in array])
+
+
+refuse_members("roll", DataProto)

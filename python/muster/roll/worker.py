@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 from concurrent import futures
@@ -89,8 +90,10 @@ class Worker:
         self.master_port = int(os.environ.get("MASTER_PORT", 0))
         mesh = getattr(worker_config, "mesh", None) or {}
         self.rank_info = RankInfo.of(self.rank, self.world_size, mesh)
-        self.logger = logging.getLogger(self.worker_name)
-        self._threads: futures.ThreadPoolExecutor | None = None
+
+    @functools.cached_property
+    def logger(self) -> logging.Logger:
+        return logging.getLogger(self.worker_name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.worker_name})"
@@ -98,15 +101,13 @@ class Worker:
     def initialize(self, pipeline_config: Any, *args: Any, **kwargs: Any) -> None:
         self.pipeline_config = pipeline_config
 
-    @property
+    @functools.cached_property
     def shared_storage(self) -> SharedStorage:
         return SharedStorage()
 
-    @property
+    @functools.cached_property
     def thread_executor(self) -> futures.ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = futures.ThreadPoolExecutor(max_workers=_THREADS)
-        return self._threads
+        return futures.ThreadPoolExecutor(max_workers=_THREADS)
 
     # ---- where it is ------------------------------------------------------------------
 

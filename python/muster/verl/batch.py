@@ -7,9 +7,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from muster._adapters.checks import WrongValue
 from muster._data import rows as _rows
 from muster._data.store import resolvable
 from muster.future import Future, as_argument, get
+from muster.verl import tensordicts
 
 # the key under which a dispatch function tells how many rows it has added
 PADDING = "_padding_size_key_x123d"
@@ -25,11 +27,13 @@ def chunk(value: Any, chunks: int) -> list[Any]:
             "chunk() nor rows"
         )
     if rows % chunks and rows != _rows.UNKNOWN and not _asks_for_padding(value):
-        raise ValueError(
+        raise WrongValue(
             f"only equal chunks are supported: {rows} rows of a {type(value).__name__} "
             f"cannot be divided by {chunks}; pad them (pad_dataproto_to_divisor, "
             "auto_padding)"
         )
+    if _is_tensordict(value):
+        return tensordicts.chunk(value, chunks)
     return list(_rows.divide(value, rows, chunks))
 
 
@@ -49,7 +53,7 @@ def concat(parts: list[Any]) -> Any:
     if isinstance(first, Future):
         return DataProtoFuture.concat(parts)
     if _is_tensordict(first):
-        return type(first).cat(parts)
+        return tensordicts.concat(parts)
     return _rows.join(parts)
 
 
@@ -59,7 +63,7 @@ def pad(value: Any, chunks: int, rows: int | None) -> tuple[Any, int]:
     if not _asks_for_padding(value):
         return value, -1
     if rows is not None and len(value) != rows:
-        raise ValueError(
+        raise WrongValue(
             f"all arguments must have the same rows to be padded: {len(value)}, {rows}"
         )
     padded = copy.copy(value)  # the caller's stays as it is
@@ -91,6 +95,28 @@ class Padding:
 
 def _is_tensordict(value: Any) -> bool:
     return hasattr(type(value), "batch_size") and hasattr(type(value), "cat")
+
+
+class BatchData:
+    """A value that is divided, or a list of values that are put together."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def is_chunkable(self) -> bool:
+        return _rows.rows_of(self._data) is not None
+
+    def is_concatable(self) -> bool:
+        listed = isinstance(self._data, (list, tuple)) and len(self._data) > 0
+        return listed and _rows.rows_of(self._data[0]) is not None
+
+    def chunk(self, chunks: int) -> list[Any]:
+        return chunk(self._data, chunks)
+
+    def concat(self) -> Any:
+        if not self._data:
+            raise WrongValue("concat: nothing to put together")
+        return concat(list(self._data))
 
 
 class DataProtoFuture:

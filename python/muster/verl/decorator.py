@@ -9,10 +9,12 @@ registered with others.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from muster import _core
+from muster._adapters.checks import WrongType, WrongValue
 from muster._arguments import options_checked
 from muster.verl import batch
 
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 MAGIC_ATTR = "muster_verl_registered"  # of a registered method
+_VERL = "verl.single_controller.base.decorator"  # has a `register` of its own
 
 
 # ---- modes, to which users may add their own ------------------------------------------
@@ -92,7 +95,7 @@ class Mode(metaclass=_Names):
         """A new one, in capitals. ValueError if it is there."""
         name = name.upper()
         if name in cls._registry:
-            raise ValueError(f"{cls.__name__}.{name} is there already")
+            raise WrongValue(f"{cls.__name__}.{name} is there already")
         made: Self = cls(name, cls._next_value)
         cls._registry[name] = made
         cls._next_value += 1
@@ -174,7 +177,7 @@ def collect_dp_compute(worker_group: Any, output: Any) -> Any:
 def _check_parts(value: Any, count: int) -> None:
     if not isinstance(value, (list, tuple)) or len(value) != count:
         what = f"{len(value)} elements" if hasattr(value, "__len__") else repr(value)
-        raise ValueError(f"a list of {count} elements is needed, one for each: {what}")
+        raise WrongValue(f"a list of {count} elements is needed, one for each: {what}")
 
 
 # ---- one chunk for each rank ----------------------------------------------------------
@@ -210,11 +213,12 @@ def dispatch_dp_compute_data_proto(
 
 
 def dispatch_dp_compute_data_proto_with_func(
-    worker_group: Any, func: Callable[..., Any], /, *args: Any, **kwargs: Any
+    worker_group: Any, *args: Any, **kwargs: Any
 ) -> Args:
     """The first argument is a function, which all get."""
+    func, *args = args or (None,)  # type: ignore[assignment]
     if not callable(func):
-        raise TypeError(f"the first argument must be a function: {func!r}")
+        raise WrongType(f"the first argument must be a function: {func!r}")
     size = worker_group.world_size
     split, named = _chunk_all(size, args, kwargs)
     return [[func] * size, *split], named
@@ -280,9 +284,11 @@ def dispatch_lazy_compute_data_proto(
 
 
 def collect_lazy_compute_data_proto(
-    mesh_name: str, worker_group: Any, output: Any
+    mesh_name: str, worker_group: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Joined in the order of the chunks, which is the order of the input."""
+    """Joined in the order of the chunks, which is the order of the input. The argument
+    is the list of results by rank."""
+    (output,) = (*args, *kwargs.values())
     mask = worker_group._collect_info.get(mesh_name)
     if mask is None:
         mask = worker_group._query_collect_info(mesh_name)
@@ -350,7 +356,7 @@ def update_dispatch_mode(
 ) -> None:
     """Other functions for a mode, for groups that are made from now on."""
     if dispatch_mode not in DISPATCH_MODE_FN_REGISTRY:
-        raise ValueError(f"not a dispatch mode: {dispatch_mode!r}")
+        raise WrongValue(f"not a dispatch mode: {dispatch_mode!r}")
     DISPATCH_MODE_FN_REGISTRY[dispatch_mode] = _pair(dispatch_fn, collect_fn)
 
 
@@ -372,13 +378,13 @@ def register(
     """
     if isinstance(dispatch_mode, dict):
         if missing := {"dispatch_fn", "collect_fn"} - set(dispatch_mode):
-            raise ValueError(
+            raise WrongValue(
                 f"dispatch_mode: has no {' and no '.join(sorted(missing))}"
             )
     elif not isinstance(dispatch_mode, Dispatch):
-        raise TypeError(f"dispatch_mode: not a Dispatch or a dict: {dispatch_mode!r}")
+        raise WrongType(f"dispatch_mode: not a Dispatch or a dict: {dispatch_mode!r}")
     if not isinstance(execute_mode, Execute):
-        raise TypeError(f"execute_mode: not an Execute: {execute_mode!r}")
+        raise WrongType(f"execute_mode: not an Execute: {execute_mode!r}")
     told = {
         "dispatch_mode": dispatch_mode,
         "execute_mode": execute_mode,
@@ -390,3 +396,34 @@ def register(
         return func
 
     return decorate
+
+
+def registration(func: Any) -> dict[str, Any] | None:
+    """What a method was registered with, by this `register` or by verl's own."""
+    told: dict[str, Any] | None = getattr(func, MAGIC_ATTR, None)
+    theirs = sys.modules.get(_VERL)
+    if told is not None or theirs is None:
+        return told
+    told = getattr(func, theirs.MAGIC_ATTR, None)
+    if not isinstance(told, dict):
+        return None
+    mode = _our_mode(told["dispatch_mode"], theirs)
+    execute = Execute.from_name(told["execute_mode"].name)
+    return told | {"dispatch_mode": mode, "execute_mode": execute}
+
+
+def _our_mode(mode: Any, theirs: Any) -> Any:
+    """Of a mode of verl's own: its functions take no other group than verl's."""
+    if not isinstance(mode, dict) and (ours := Dispatch.from_name(mode.name)):
+        return ours
+    pair = mode if isinstance(mode, dict) else theirs.DISPATCH_MODE_FN_REGISTRY[mode]
+    return {what: _our_function(function) for what, function in pair.items()}
+
+
+def _our_function(function: Any) -> Any:
+    """The one of that name, if it is verl's; a user's stays."""
+    if isinstance(function, functools.partial):
+        inner = _our_function(function.func)
+        return functools.partial(inner, *function.args, **function.keywords)
+    is_theirs = getattr(function, "__module__", None) == _VERL
+    return globals().get(function.__name__, function) if is_theirs else function

@@ -20,12 +20,12 @@ from muster.future import Future, get
 from muster.verl import batch
 from muster.verl.decorator import (
     DISPATCH_MODE_FN_REGISTRY,
-    MAGIC_ATTR,
     PREDEFINED,
     Dispatch,
     collect_all_to_all,
     dispatch_all_to_all,
     get_predefined_execute_fn,
+    registration,
 )
 from muster.verl.init_args import ClassWithInitArgs
 from muster.verl.pool import ResourcePool
@@ -38,7 +38,6 @@ _MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _OPTIONS = (
     *("use_gpu", "worker_env", "master_addr", "master_port", "master_port_range"),
     *("worker_nsight_options", "device_name", "profile_steps"),
-    "ray_wait_register_center_timeout",
 )
 _ONE = (Dispatch.RANK_ZERO, Dispatch.DIRECT_ROLLOUT_METHOD)  # rank 0 alone is called
 
@@ -65,6 +64,7 @@ class WorkerGroup:
         detached: bool = False,
         worker_names: list[str] | None = None,
         worker_handles: list[Handle] | None = None,
+        ray_wait_register_center_timeout: int = 300,
         **kwargs: Any,
     ) -> None:
         if isinstance(ray_cls_with_init, type):
@@ -106,6 +106,7 @@ class WorkerGroup:
         name = f"{self.name_prefix}{made.name}"
         fields = made.worker_fields()
         fields["env"] |= self._worker_env()
+        fields["env"]["RAY_LOCAL_WORLD_SIZE"] = str(pool.store[0])
         roles = [modules_of(one.cls) for one in made.roles.values()]
         fields["preload"] = list(itertools.chain(*roles))
         joined = muster.api.session().head.joined
@@ -334,7 +335,7 @@ RayWorkerGroup = WorkerGroup
 
 def _registered(cls: type) -> list[tuple[str, dict[str, Any]]]:
     """The names of registered methods, and what they were registered with."""
-    told = ((n, getattr(getattr(cls, n, None), MAGIC_ATTR, None)) for n in dir(cls))
+    told = ((name, registration(getattr(cls, name, None))) for name in dir(cls))
     return [(name, one) for name, one in told if one is not None]
 
 

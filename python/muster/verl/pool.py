@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from muster._adapters.checks import WrongValue
 from muster.errors import PlacementError
 from muster.groups import GroupPart, PlacementGroup
 from muster.resources import ResourceManager, place_entries
@@ -178,12 +179,12 @@ def split_resource_pool(
     size = resource_pool.world_size
     if isinstance(split_size, int):
         if split_size < 1 or size % split_size:
-            raise ValueError(f"parts of {split_size} do not divide {size} processes")
+            raise WrongValue(f"parts of {split_size} do not divide {size} processes")
         sizes = [split_size] * (size // split_size)
     else:
         sizes = list(split_size)
         if sum(sizes) != size or any(part < 1 for part in sizes):
-            raise ValueError(f"parts of {sizes} do not make {size} processes")
+            raise WrongValue(f"parts of {sizes} do not make {size} processes")
     groups = resource_pool.get_placement_groups()
     first = getattr(resource_pool, "start_bundle_index", 0)
     starts = itertools.accumulate(sizes[:-1], initial=first)
@@ -206,10 +207,10 @@ def merge_resource_pool(rp1: ResourcePool, rp2: ResourcePool) -> ResourcePool:
     pool. What stands side by side in one entry of a pool is one entry of the new one."""
     for field in ("use_gpu", "max_colocate_count", "n_gpus_per_node", "detached"):
         if getattr(rp1, field) != getattr(rp2, field):
-            raise ValueError(f"pools of different {field} cannot be merged")
+            raise WrongValue(f"pools of different {field} cannot be merged")
     seats = [seat for rp in (rp1, rp2) for seat in rp.place("STRICT_PACK")._seats]
     if len({(group.id, bundle) for group, bundle in seats}) < len(seats):
-        raise ValueError("pools that have processes in common cannot be merged")
+        raise WrongValue("pools that have processes in common cannot be merged")
     parts = [
         GroupPart(run) for _, run in itertools.groupby(seats, lambda seat: seat[0].id)
     ]

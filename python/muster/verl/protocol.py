@@ -11,20 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster._adapters import dataproto
+from muster._adapters.checks import WrongType, WrongValue
 from muster._adapters.columns import Columns
 from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._adapters.dataproto_parts import copied_meta
+from muster._adapters.dataproto_parts import (
+    copied_meta,
+    union_numpy_dict,
+    union_tensor_dict,
+)
 from muster._adapters.lazy_column import join, repeat
 from muster._data.batch_parts import METRICS, common_meta
-from muster._data.torch_arrays import is_tensor
+from muster._data.remote_array import object_array
+from muster._data.torch_arrays import is_tensor, the_torch
 
 __all__ = [
     "DataProto",
     "DataProtoConfig",
     "DataProtoItem",
+    "collate_fn",
     "fold_batch_dim",
     "pad_dataproto_to_divisor",
     "unfold_batch_dim",
+    "union_numpy_dict",
+    "union_tensor_dict",
     "unpad_dataproto",
 ]
 
@@ -42,7 +51,7 @@ class _Config(type):
     @auto_padding.setter
     def auto_padding(cls, enabled: bool) -> None:
         if not isinstance(enabled, bool):
-            raise TypeError(f"auto_padding: must be True or False: {enabled!r}")
+            raise WrongType(f"auto_padding: must be True or False: {enabled!r}")
         cls._enabled = enabled
 
 
@@ -95,19 +104,22 @@ class DataProto(dataproto.DataProto):
 
     @classmethod
     def from_tensordict(
-        cls, tensor_dict: Any, meta_info: dict[str, Any] | None = None
+        cls,
+        tensor_dict: Any = None,
+        meta_info: dict[str, Any] | None = None,
+        num_batch_dims: int = 1,
     ) -> Self:
         """Tensors are columns, stacks of anything arrays, single values meta_info."""
         tensors: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
         meta = {} if meta_info is None else meta_info
-        for name in tensor_dict.keys():
+        for name in () if tensor_dict is None else tensor_dict.keys():
             value = tensor_dict.get(name)
             if is_tensor(value):
                 tensors[name] = value
             else:
                 _add_non_tensor(name, value, arrays, meta)
-        return cls.from_dict(tensors, arrays, meta)
+        return cls.from_dict(tensors, arrays, meta, num_batch_dims)
 
     def to_tensordict(self) -> Any:
         """The reverse of from_tensordict."""
@@ -119,7 +131,7 @@ class DataProto(dataproto.DataProto):
 
         entries = {} if self.batch is None else self.batch.to_dict()
         if both := entries.keys() & self.non_tensor_batch.keys():
-            raise ValueError(f"a tensor and an array are called {both.pop()!r}")
+            raise WrongValue(f"a tensor and an array are called {both.pop()!r}")
         for name, array in self.non_tensor_batch.items():
             rows = [NonTensorData(row) for row in array]
             entries[name] = NonTensorStack.from_list(rows)
@@ -145,7 +157,10 @@ class DataProto(dataproto.DataProto):
 
     @staticmethod
     def _merged(metas: list[dict[str, Any]], keys: set[str]) -> dict[str, Any]:
-        out = common_meta(metas, keys)
+        try:
+            out = common_meta(metas, keys)
+        except ValueError as e:
+            raise WrongValue(*e.args) from None
         for key in keys:
             told = [m[key] for m in metas if m.get(key) is not None]
             dicts = [d for t in told for d in (t if isinstance(t, list) else [t])]
@@ -160,7 +175,7 @@ class DataProto(dataproto.DataProto):
             repeat_times = repeat_times.detach().cpu().numpy()
         times = np.asarray(repeat_times, dtype=np.int64)
         if times.shape != (len(self),) or (times < 0).any():
-            raise ValueError(f"repeat_times: a number for each of {len(self)} rows")
+            raise WrongValue(f"repeat_times: a number for each of {len(self)} rows")
         return self._repeated(times, True, int(times.sum()))
 
     def unfold_column_chunks(
@@ -215,13 +230,27 @@ def _add_non_tensor(
         meta[name] = value.data
 
 
+def collate_fn(x: Sequence[DataProtoItem]) -> DataProto:
+    """Items as the rows of one."""
+
+    def stacked(rows: list[Any]) -> Any:
+        return the_torch().stack(rows) if is_tensor(rows[0]) else np.stack(rows)
+
+    tensors = {n: stacked([item.batch[n] for item in x]) for n in x[0].batch or ()}
+    arrays = {
+        name: object_array([item.non_tensor_batch[name] for item in x])
+        for name in x[0].non_tensor_batch
+    }
+    return DataProto(Columns(tensors) if tensors else None, arrays)
+
+
 # ---- several batch dimensions ---------------------------------------------------------
 
 
 def fold_batch_dim(data: DataProto, new_batch_size: int) -> DataProto:
     """[rows, ...] to [new_batch_size, rows / new_batch_size, ...]."""
     if new_batch_size < 1 or len(data) % new_batch_size:
-        raise ValueError(f"{len(data)} rows are no multiple of {new_batch_size}")
+        raise WrongValue(f"{len(data)} rows are no multiple of {new_batch_size}")
     return _reshaped(data, 1, (new_batch_size, len(data) // new_batch_size))
 
 

@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
 
 from muster._adapters.actor import VISIBLE_DEVICES, free_port, node_ip, visible_devices
+from muster._adapters.checks import WrongValue
 from muster._worker.engines import engines
 from muster.verl.decorator import Dispatch, Execute, register
 from muster.view import ENGINE
 
 
-class Worker:
+@dataclasses.dataclass
+class DistRankInfo:
+    tp_rank: int | None = None
+    dp_rank: int | None = None
+    pp_rank: int | None = None
+    cp_rank: int | None = None
+
+
+@dataclasses.dataclass
+class DistGlobalInfo:
+    tp_size: int | None = None
+    dp_size: int | None = None
+    pp_size: int | None = None
+    cp_size: int | None = None
+
+
+class _Variable:
+    """An attribute that is a variable of the environment, until it is set."""
+
+    def __init__(self, name: str, kind: type) -> None:
+        self._name = name
+        self._kind = kind
+
+    def __get__(self, worker: object, owner: type) -> Any:
+        return self if worker is None else self._kind(os.environ[self._name])
+
+
+class WorkerHelper:
+    """The node of a worker."""
+
+    def get_available_master_addr_port(self) -> tuple[str, str]:
+        """An address of this node, and a free port of it, which this worker holds."""
+        return self._get_node_ip(), str(self._get_free_port())
+
+    get_availale_master_addr_port = get_available_master_addr_port  # as verl spells it
+    _get_node_ip = staticmethod(node_ip)
+    _get_free_port = staticmethod(free_port)
+
+
+class Worker(WorkerHelper):
     """Its rank, its world, and the meshes that it works on.
 
     All of it comes from the environment, so that a derived class may do without calling
@@ -27,13 +68,21 @@ class Worker:
 
     # ---- who it is --------------------------------------------------------------------
 
+    # under these names too, which code of verl's users reads and sets
+    _rank: Any = _Variable("RANK", int)
+    _world_size: Any = _Variable("WORLD_SIZE", int)
+    _local_rank = _Variable("LOCAL_RANK", int)
+    _local_world_size = _Variable("LOCAL_WORLD_SIZE", int)
+    _master_addr = _Variable("MASTER_ADDR", str)
+    _master_port = _Variable("MASTER_PORT", str)
+
     @property
     def rank(self) -> int:
-        return int(os.environ["RANK"])
+        return int(self._rank)
 
     @property
     def world_size(self) -> int:
-        return int(os.environ["WORLD_SIZE"])
+        return int(self._world_size)
 
     @classmethod
     def env_keys(cls) -> list[str]:
@@ -43,14 +92,7 @@ class Worker:
 
     def get_master_addr_port(self) -> tuple[str, str]:
         """Where rank 0 may listen; the port is held for it."""
-        return os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-
-    def get_available_master_addr_port(self) -> tuple[str, str]:
-        """An address of this node, and a free port of it, which this worker holds."""
-        return self._get_node_ip(), str(self._get_free_port())
-
-    _get_node_ip = staticmethod(node_ip)
-    _get_free_port = staticmethod(free_port)
+        return self._master_addr, self._master_port
 
     def get_cuda_visible_devices(self) -> str:
         """Also of another vendor's devices."""
@@ -68,12 +110,12 @@ class Worker:
     ) -> None:
         """Say which chunk this rank works on in that mesh, and whether its result counts."""
         if mesh_name in self._meshes:
-            raise ValueError(f"mesh {mesh_name!r} is registered already")
+            raise WrongValue(f"mesh {mesh_name!r} is registered already")
         self._meshes[mesh_name] = (dp_rank, is_collect)
 
     def _mesh(self, name: str) -> tuple[int, bool]:
         if name not in self._meshes:
-            raise ValueError(f"{name!r} is not registered in {type(self).__name__}")
+            raise WrongValue(f"{name!r} is not registered in {type(self).__name__}")
         return self._meshes[name]
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)

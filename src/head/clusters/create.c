@@ -275,7 +275,9 @@ static int check(struct ms_head_op *op)
                         -EEXIST,
                         "there is a cluster '%s' already%s",
                         c->name,
-                        ms_driver_print_owner(op->head, c, owner, sizeof owner));
+                        op->driver && op->driver->id == c->driver
+                            ? ", of this driver"
+                            : ms_driver_print_owner(op->head, c, owner, sizeof owner));
 }
 
 static int try_place(struct ms_head_op *op)

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -178,11 +179,33 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
     ms_peer_hand_over(p);
 }
 
+/* Of the method that it calls; NULL: it is another operation. */
+static const char *method_of(const struct ms_call *c)
+{
+    const struct ms_peer *p = c->peer;
+    size_t i = (size_t)c->op - MS_OP_METHOD;
+    const char *engine;
+
+    if (c->op < MS_OP_METHOD || i >= p->method_count)
+        return NULL;
+    engine = p->methods[i].iov_base;
+    return engine + strlen(engine) + 1;
+}
+
 static void expire(struct ms_call *c)
 {
-    give_up(c,
-            MUSTER__FAILURE__KIND__DEADLINE,
-            "no answer before the call's deadline; the method may still be running");
+    const char *method = method_of(c);
+    char text[512];
+
+    snprintf(
+        text,
+        sizeof text,
+        "%s%.300s gave no answer within %g s (timeout); it may still be running",
+        method ? "method " : "the worker",
+        method ? method : "",
+        (double)((c->deadline_ns - c->begun_ns + MS_NS_PER_MS / 2) / MS_NS_PER_MS) /
+            1000);
+    give_up(c, MUSTER__FAILURE__KIND__DEADLINE, text);
 }
 
 void ms_call_cancel(struct ms_call *c)
