@@ -111,7 +111,7 @@ bool core_append(PyObject *list, PyObject *item)
 {
     MS_CLEANUP(core_unref) PyObject *owned = item;
 
-    return item && PyList_Append(list, item) == 0;
+    return owned && PyList_Append(list, owned) == 0;
 }
 
 PyObject *core_fs_list(char **texts, size_t count)

@@ -224,6 +224,7 @@ PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len)
     PyObject *view =
         PyMemoryView_FromMemory((char *)(uintptr_t)pickle, (Py_ssize_t)len, PyBUF_READ);
 
+    (void)owned; /* until the view is gone */
     return view ? PyObject_CallFunctionObjArgs(pickle_loads, view, NULL) : NULL;
 }
 
