@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from cli_rig import (
     ask_on_terminal,
     workers,
 )
+from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 
 
 def test_head_that_does_not_answer(home: Home) -> None:
@@ -319,3 +322,39 @@ def test_wrong_secret_for_a_head(home: Home, driver: Driver) -> None:
     assert json.loads(by_env.stdout)["session"] == by_option["session"]
     # the only session of this machine is a good guess
     assert home.json("list", "workers", "--head", sock) == home.json("list", "workers")
+
+
+# ---- what a head says of itself --------------------------------------------------------
+
+
+TIME = r"muster head: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
+
+
+def test_head_says_who_comes_and_goes(daemon: Daemon) -> None:  # noqa: F811
+    head = daemon.head
+    one = daemon.agent("a", gpus=3)
+    said = head.wait_line("node a ")
+    assert re.fullmatch(
+        TIME + r"node a at 127\.0\.0\.1 has joined: 3 GPUs, \d+ CPUs?, [\d.]+ GiB", said
+    )
+    ends = {
+        "muster.shutdown()": "it said goodbye",
+        "import os; os.kill(os.getpid(), 9)": "its process has ended",
+    }
+    for end, why in ends.items():
+        code = f"import muster, sys; muster.init(address=sys.argv[1]); {end}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, daemon.address], env=daemon.env
+        )
+        process.wait(DEADLINE_S)
+        who = rf"{TIME}driver {process.pid} on \S+( \[127\.0\.0\.1:\d+\])? \(-c\) has "
+        assert re.fullmatch(f"{who}joined", head.wait_line(f"driver {process.pid} "))
+        assert re.fullmatch(f"{who}gone: {why}", head.wait_line("has gone"))
+        head.said = ""
+    one.kill()
+    assert "the agent on node a (pid" in head.wait_line(
+        "node a at 127.0.0.1 has gone: "
+    )
+    head.signal(signal.SIGTERM)
+    assert head.end() == 0
+    assert "muster head: ending (SIGTERM)\n" in head.said

@@ -1,8 +1,12 @@
 """_logs.py: which lines are shown, and how. Pure: the clock is a number."""
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from helpers import DEADLINE_S
 from muster._session.logs import KEPT_MAX, Fold, Line, LogPump, render
 
 
@@ -122,6 +126,31 @@ def test_pump_without_folding(
     head = FakeHead([("a", r, "n", False, "ready") for r in range(3)])
     LogPump(head).join()  # type: ignore[arg-type]
     assert capsys.readouterr().out.count("ready") == 3
+
+
+ALL_LINES = """
+import muster
+
+class Talker:
+    def __init__(self):
+        print("ready")
+
+if __name__ == "__main__":
+    muster.init(num_gpus=0, dedup_logs=False)
+    muster.Cluster("talker", Talker, world_size=3)
+    muster.shutdown()
+"""
+
+
+def test_init_can_switch_merging_off(tmp_path: Path) -> None:
+    script = tmp_path / "all_lines.py"
+    script.write_text(ALL_LINES)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert done.returncode == 0, done.stderr
+    lines = sorted(line.partition("@")[0] for line in done.stdout.splitlines())
+    assert lines == [f"(talker/{rank}" for rank in range(3)]
 
 
 def test_pump_survives_a_closed_stdout(monkeypatch: pytest.MonkeyPatch) -> None:

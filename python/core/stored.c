@@ -141,9 +141,8 @@ static int put_head(struct core_payload *p,
                     enum core_stored_how how,
                     const struct layout *l)
 {
-    struct ms_buf head;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf head = {0};
 
-    ms_buf_init(&head);
     if (ms_stored_encode(&head,
                          c && how == CORE_STORED_CALL ? ms_store_client_holder(c) : 0,
                          c ? ms_store_client_node(c) : 0,
@@ -154,8 +153,8 @@ static int put_head(struct core_payload *p,
                          l->hold ? ms_now_ns() : 0) < 0)
         return core_no_memory();
     p->codec = MS_CODEC_STORED;
-    p->head = head.data;
     p->iov[p->count++] = (struct iovec){head.data, head.len};
+    p->head = MS_TAKE(head.data);
     return 0;
 }
 

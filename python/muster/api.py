@@ -39,7 +39,7 @@ __all__ = [
 
 START_S = 60.0  # of `init`, where no other machines are waited for
 ANSWER_S = _core.HEAD_ANSWER_S
-_NOT_THE_HEADS = ("lent_nodes", "min_nodes", "package")  # options
+_NOT_THE_HEADS = ("dedup_logs", "lent_nodes", "min_nodes", "package")  # options
 
 
 class Session:
@@ -57,7 +57,7 @@ class Session:
         self.pid = os.getpid()
         self.reservations: dict[str, Reservation] = {}  # by name
         self._has_store = False
-        self.pump = LogPump(head)
+        self.pump = LogPump(head, options.get("dedup_logs", True))
         self.watch = NodeWatch(head)
         self.watch.is_waiting = options["lender"] is not None  # all that come
 
@@ -200,6 +200,7 @@ def init(
     min_nodes: int | None = None,
     timeout: float | None = None,
     log_to_driver: bool = True,
+    dedup_logs: bool = True,
     secret_file: str | None = None,
     tls: str = "auto",
     http: str | None = None,
@@ -237,6 +238,9 @@ def init(
     timeout: for all of that; None: 60 s, 600 s where machines are waited for, 120 s where
         they are lent.
     log_to_driver: what workers print appears here too, with a prefix.
+    dedup_logs: a line that several ranks print within 5 s, but for its numbers, appears
+        once, and then once more with "[repeated 7x across cluster]". False, or
+        MUSTER_LOG_FOLD=0: all lines appear.
     preload: modules that every worker has, imported once on each node, beginning now:
         "torch". Worth it for what takes long to import; a class's own module needs no
         mention.

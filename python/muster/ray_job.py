@@ -24,6 +24,7 @@ import json
 import queue
 import threading
 import time
+import traceback
 from contextlib import suppress
 from typing import Any
 
@@ -133,8 +134,14 @@ class Job:
             return
         self._upload()
         self.tell("submitting", local=self.dashboard.local_address())
-        env = self.answers.get()
+        env = self._environment()
         self._submit(submission(self.id, self.entrypoint, self.package[0], env))
+
+    def _environment(self) -> dict[str, str]:
+        while True:
+            with suppress(queue.Empty):
+                return self.answers.get(timeout=LOOK_S)
+            self.go_on()
 
     def _start_local(self) -> None:
         """A Ray of our own: until it answers."""
@@ -340,6 +347,11 @@ class Job:
             self.conclude(self.follow())
         except Refused as e:
             self.tell_ended(-e.code, -1, e.why)
+        except Exception as e:  # nothing of it is left on the cluster
+            traceback.print_exc()
+            with suppress(Exception):
+                self.dashboard.ask("POST", f"/api/jobs/{self.id}/stop", b"")
+            self.tell_ended(-errno.EIO, -1, f"{type(e).__name__}: {e}")
         self.set_gone()
 
 
@@ -350,6 +362,7 @@ def main() -> None:
     if job.local:  # which ends when it is not needed any more
         while True:
             time.sleep(60)
+    os._exit(0)  # the other thread holds the lock of stdin
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ void ms_join_forget_ended(struct ms_join *j, int64_t before_ns)
             ended_free(j, e);
 }
 
-/* All that a head needs, without what may be long or is private (environment, command). `exit`
+/* All that a head needs, without what may be long or is private (environment, steps). `exit`
  * NULL: the worker lives. NULL: out of memory. */
 static Muster__WorkerReport *make_report(const struct ms_worker *w, Muster__Exit *exit)
 {
@@ -42,6 +42,7 @@ static Muster__WorkerReport *make_report(const struct ms_worker *w, Muster__Exit
 
     spec.n_env = spec.n_command = 0;
     spec.zygote = NULL;
+    spec.steps = NULL;
     spec.working_dir = (char *)(uintptr_t)protobuf_c_empty_string;
     ms_worker_describe(w, &started);
     report.spec = &spec;

@@ -122,13 +122,14 @@ void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
                 closed[] = "it has closed its control socket: its command is no worker",
                 unsent[] = "its steps cannot be sent to it";
     struct ms_worker *w = ms_map_find(&a->by_uid, m->run_steps->uid);
+    bool of_start = w && w->spec->steps && w->spec->steps->run == m->run_steps->run;
 
     if (!w || w->has_ended)
         answer_for(a, m, ended);
+    else if (of_start && (w->start_steps || w->control))
+        answer_start_steps(w, m->request);
     else if (!w->control)
         answer_for(a, m, closed);
-    else if (w->spec->steps && w->spec->steps->run == m->run_steps->run)
-        answer_start_steps(w, m->request);
     else if (ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_STEPS, m->run_steps) < 0)
         answer_for(a, m, unsent);
     else

@@ -115,6 +115,10 @@ static struct ms_call *send_to(struct muster_cluster *c,
                          c->world_size);
         return NULL;
     }
+    if (!c->workers[rank].peer) { /* a change of the cluster has failed half-way */
+        muster_error_set(err, -EAGAIN, NULL, "%s/%u is not there", c->name, rank);
+        return NULL;
+    }
     op = ms_peer_method(c->workers[rank].peer, m->engine, m->method);
     if (op < 0) {
         muster_error_set(err,

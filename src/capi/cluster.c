@@ -201,12 +201,13 @@ struct muster_cluster *muster_cluster_open(struct muster_session *session,
 
 static void end(struct muster_cluster *c, int64_t grace_ns)
 {
+    const Muster__WorkerStatus *first = c->workers ? c->workers[0].status : NULL;
     struct ms_head_op *op;
 
     if (ms_capi_check_open(c->session, NULL) < 0)
         return;
     op = ms_head_destroy_cluster(
-        c->session->head, c->name, !c->is_handle, c->workers[0].status->uid, grace_ns);
+        c->session->head, c->name, !c->is_handle, first ? first->uid : 0, grace_ns);
     ms_head_op_unref(ms_capi_done(op, ms_deadline_ns(grace_ns, MS_ANSWER_NS), NULL));
 }
 

@@ -1,5 +1,6 @@
 /* cmd_head.c - `muster head`: the head of several machines, as a daemon */
 #include "cli/args.h"
+#include "cli/head_events.h"
 #include "cli/out.h"
 #include "head/head.h"
 #include "io/proc.h"
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Takes `event`. */
@@ -58,6 +60,25 @@ static void on_stop_asked(void *arg)
     kill(getpid(), SIGTERM);
 }
 
+static void block_signals(sigset_t *awaited)
+{
+    sigemptyset(awaited);
+    sigaddset(awaited, SIGINT);
+    sigaddset(awaited, SIGTERM);
+    sigaddset(awaited, SIGALRM);
+    sigprocmask(SIG_BLOCK, awaited, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int wait_for_end(const sigset_t *awaited, struct ms_head_events *events)
+{
+    int number = 0;
+
+    while (sigwait(awaited, &number) != 0 || number == SIGALRM)
+        ms_head_events_end_period(events);
+    return number;
+}
+
 enum ms_exit ms_cmd_head(const struct ms_cli *cli)
 {
     const char *const listen[] = {cli->values[MS_OPT_LISTEN], NULL};
@@ -74,22 +95,26 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
         .on_stop_asked = on_stop_asked,
     };
     bool json = ms_cli_has(cli, MS_OPT_JSON);
+    struct ms_head_events events;
     Muster__StoreConfig store;
     struct ms_error err = {0};
     struct ms_head *h;
     struct rlimit files;
-    sigset_t ends;
-    int signal_number = 0;
+    sigset_t awaited;
+    int end;
 
     if (ms_tls_mode_parse(tls ? tls : "auto", &o.tls, &err) < 0 ||
         ms_args_store(cli, &store, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     o.store = &store;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigprocmask(SIG_BLOCK, &ends, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    if (ms_head_events_init(&events) < 0)
+        return ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
+    o.arg = &events;
+    if (!json) {
+        o.on_node = ms_head_events_on_node;
+        o.on_driver = ms_head_events_on_driver;
+    }
+    block_signals(&awaited);
     ms_nofile_raise(&files); /* a connection is a descriptor; there may be thousands */
     h = ms_head_serve(&o, &err);
     if (!h)
@@ -98,13 +123,13 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
         announce_json(h);
     else
         announce(h);
-    while (sigwait(&ends, &signal_number) != 0)
-        ;
+    end = wait_for_end(&awaited, &events);
     if (json)
         print_line(json_pack("{s:s}", "event", "ending"));
     else
-        printf("muster head: ending\n");
+        printf("muster head: ending (SIG%s)\n", sigabbrev_np(end));
     fflush(stdout);
     ms_head_stop(h, MS_STOP_GRACE_NS);
+    ms_head_events_finish(&events);
     return MS_EXIT_OK;
 }

@@ -133,6 +133,14 @@ struct ms_head_serve_options {
     /* Somebody has asked that the head ends too; on its thread. May be NULL: that is then
      * refused. */
     void (*on_stop_asked)(void *arg);
+    /* On the head's thread, which must not wait in them; may be NULL. A node as in
+     * ms_head_options. A driver has come (`gone` is NULL), or has gone, and why; `peer` is
+     * the address that it dialled from, or empty. */
+    void (*on_node)(void *arg, const Muster__NodeStatus *node);
+    void (*on_driver)(void *arg,
+                      const Muster__DriverStatus *driver,
+                      const char *peer,
+                      const char *gone);
     void *arg;
 };
 

@@ -58,6 +58,10 @@ struct ms_head {
     void (*on_node)(void *arg, const Muster__NodeStatus *node);
     void (*on_successor)(void *arg, uint64_t uid, const Muster__WorkerStatus *worker);
     void (*on_stop_asked)(void *arg);
+    void (*on_driver)(void *arg,
+                      const Muster__DriverStatus *driver,
+                      const char *peer,
+                      const char *gone);
     void *arg;
     int64_t started_ns;
     bool is_daemon; /* others dial; there is no agent of our own */

@@ -51,7 +51,7 @@ bool ms_nodes_add_status(const struct ms_head *h,
     return true;
 }
 
-static Muster__DriverStatus *driver_status(const struct ms_driver *d)
+Muster__DriverStatus *ms_driver_status(const struct ms_driver *d)
 {
     Muster__DriverStatus s = MUSTER__DRIVER_STATUS__INIT;
 
@@ -72,7 +72,7 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
 
     while ((d = ms_map_next(&h->drivers, &at)))
         if (!ms_driver_worker(d) &&
-            !ms_proto_append(&s->drivers, &s->n_drivers, driver_status(d)))
+            !ms_proto_append(&s->drivers, &s->n_drivers, ms_driver_status(d)))
             return false;
     return true;
 }

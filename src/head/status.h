@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct ms_driver;
 struct ms_head;
 struct ms_head_op;
 struct ms_node;
@@ -25,6 +26,7 @@ struct ms_head_status {
 /* The caller's; NULL: out of memory. */
 Muster__Status *ms_head_status_message(struct ms_head *h);
 Muster__NodeStatus *ms_node_status(const struct ms_node *n);
+Muster__DriverStatus *ms_driver_status(const struct ms_driver *d);
 /* Of all nodes, behind what is in the list of a message. False: out of memory. */
 bool ms_nodes_add_status(const struct ms_head *h,
                          Muster__NodeStatus ***list,

@@ -154,9 +154,11 @@ static bool has_pid(const struct ms_buf *pids, pid_t pid)
 static int add_by_parent(struct ms_buf *found, bool further)
 {
     MS_CLEANUP(ms_cleanup_dir) DIR *proc = opendir("/proc");
-    struct dirent *e;
-    int rc = proc ? 0 : -errno;
+    const struct dirent *e;
+    int rc = 0;
 
+    if (!proc)
+        return -errno;
     while (rc == 0 && (e = readdir(proc))) {
         pid_t pid = (pid_t)atoi(e->d_name);
         struct stat_line stat;

@@ -2,7 +2,8 @@
 
 # Each line has the prefix `(role/rank@node)`. A line that several ranks print within a
 # few seconds appears once, and then as "... [repeated 7x across cluster]"; numbers in
-# it do not count, as Ray's users know it. MUSTER_LOG_FOLD=0 shows all.
+# it do not count, as Ray's users know it. `init(dedup_logs=False)` and MUSTER_LOG_FOLD=0
+# show all.
 
 from __future__ import annotations
 
@@ -117,9 +118,10 @@ def render(line: Line, colour: bool) -> str:
 class LogPump:
     """A daemon thread that shows the lines of a head until its end."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, dedup: bool = True) -> None:
         self._head = head
-        self._fold = Fold() if os.environ.get("MUSTER_LOG_FOLD", "1") != "0" else None
+        dedup = dedup and os.environ.get("MUSTER_LOG_FOLD", "1") != "0"
+        self._fold = Fold() if dedup else None
         self._thread = threading.Thread(
             target=self._run, name="muster-logs", daemon=True
         )

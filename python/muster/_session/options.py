@@ -55,6 +55,7 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
         "lent_by": asked["address"] if lent else None,
         "lent_nodes": num_nodes if lent else None,
         "log_to_driver": bool(asked["log_to_driver"]),
+        "dedup_logs": bool(asked["dedup_logs"]),
         "http": asked["http"],
         "listen": asked["listen"],
         "preload": words_of(asked["preload"], "preload"),

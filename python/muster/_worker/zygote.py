@@ -97,7 +97,8 @@ def _settle() -> None:
 def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
     if sys_path:
         role = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-        added = [entry for entry in role if entry not in sys_path]
+        found = [os.path.abspath(entry) for entry in role]
+        added = [entry for entry in found if entry not in sys_path]
         sys.path[:] = usable_paths([*added, *sys_path])
     sys.argv = ["muster-worker"]
     for stream in (sys.stdout, sys.stderr):

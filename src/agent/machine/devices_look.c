@@ -131,11 +131,14 @@ static int list(struct names *out,
     *out = (struct names){0};
     snprintf(path, sizeof path, "%s%s", root, dir);
     count = scandir(path, &out->at, NULL, by_order);
-    for (int i = 0; i < count; i++)
-        if (is_wanted(out->at[i]->d_name, prefix, digits))
-            out->at[out->count++] = out->at[i];
+    for (int i = 0; i < count; i++) {
+        struct dirent *one = MS_TAKE(out->at[i]);
+
+        if (is_wanted(one->d_name, prefix, digits))
+            out->at[out->count++] = one;
         else
-            free(out->at[i]);
+            free(one);
+    }
     return count < 0 && errno == ENOMEM ? -ENOMEM : 0;
 }
 

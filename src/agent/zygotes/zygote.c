@@ -200,6 +200,7 @@ int ms_zygote_launch(struct ms_zygote *z, struct ms_error *err)
         kill(z->pid, SIGKILL);
         return ms_error_sys(err, rc, "cannot talk to a new zygote");
     }
+    kill(z->pid, SIGCHLD); /* as ms_zygote_flush: it may wait already */
     ms_timer_set(&z->timer, MS_ZYGOTE_START_NS);
     return 0;
 }

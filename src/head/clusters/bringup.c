@@ -79,11 +79,12 @@ static Muster__Failure *late(int64_t timeout_ns)
 {
     struct ms_error text = {0};
 
-    ms_error_set(&text,
-                 -ETIMEDOUT,
-                 "it was not made within %.3g s (start_timeout); its constructor may "
-                 "still be running",
-                 (double)timeout_ns / (double)MS_NS_PER_S);
+    ms_error_set(
+        &text,
+        -ETIMEDOUT,
+        "it was not made within %g s (start_timeout): its constructor was still "
+        "running; with more time `muster stack` shows where it waits",
+        (double)timeout_ns / (double)MS_NS_PER_S);
     return failure_create(MUSTER__FAILURE__KIND__DEADLINE, text.text);
 }
 

@@ -78,6 +78,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     h->is_daemon = true;
     h->tls = o->tls;
     h->on_stop_asked = o->on_stop_asked;
+    h->on_node = o->on_node;
+    h->on_driver = o->on_driver;
     h->arg = o->arg;
     if (o->link_grace_ns > 0)
         h->link_grace_ns = o->link_grace_ns;

@@ -93,10 +93,17 @@ static void on_grace(void *arg)
 {
     struct ms_driver *d = arg;
 
-    if (d->over)
+    char why[64];
+
+    if (d->over) {
         ms_driver_destroy(d);
-    else
-        ms_driver_end(d, MS_STOP_GRACE_NS);
+        return;
+    }
+    snprintf(why,
+             sizeof why,
+             "it was silent for %.3g s",
+             (double)d->head->link_grace_ns / (double)MS_NS_PER_S);
+    ms_driver_end(d, MS_STOP_GRACE_NS, why);
 }
 
 struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id)
@@ -171,13 +178,14 @@ void ms_driver_cluster_gone(struct ms_head *h, uint64_t id)
         ms_driver_settle(d);
 }
 
-void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
+void ms_driver_end(struct ms_driver *d, int64_t grace_ns, const char *why)
 {
     struct ms_head *h = d->head;
 
     if (d->state == MS_DRIVER_ENDING)
         return;
     d->state = MS_DRIVER_ENDING;
+    ms_driver_report(d, why);
     ms_timer_cancel(&d->grace);
     ms_head_fail_waiting(h, d);
     ms_place_driver_gone(h, d->id);
@@ -198,7 +206,7 @@ void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid)
         if (d->hello && d->hello->worker == uid)
             found = d;
     if (found && !h->stop_op)
-        ms_driver_end(found, MS_STOP_GRACE_NS);
+        ms_driver_end(found, MS_STOP_GRACE_NS, "it was a worker that has ended");
 }
 
 /* ---- its context ----------------------------------------------------------------- */

@@ -12,8 +12,10 @@
 /* EXPECTED, in head->drivers; NULL: out of memory. */
 struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id);
 void ms_driver_destroy(struct ms_driver *d);
-/* Its clusters end, and then its record. */
-void ms_driver_end(struct ms_driver *d, int64_t grace_ns);
+/* Its clusters end, and then its record. `why`: one clause, for people. */
+void ms_driver_end(struct ms_driver *d, int64_t grace_ns, const char *why);
+/* Tell on_driver that it has come (NULL), or why it has gone. */
+void ms_driver_report(const struct ms_driver *d, const char *gone);
 /* In ENDING: is all of it gone? Then it is told so, if it asked, and forgotten. */
 void ms_driver_settle(struct ms_driver *d);
 

@@ -115,7 +115,7 @@ static bool take_message(struct ms_driver *d, const uint8_t *body, size_t len)
     ms_replies_settle(&d->replies, m->answered, m->arrived, m->n_arrived);
     if (m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE) {
         d->goodbye = m->request;
-        ms_driver_end(d, ms_head_grace(m->goodbye->grace_ns));
+        ms_driver_end(d, ms_head_grace(m->goodbye->grace_ns), "it said goodbye");
     } else if (m->request == 0 || m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_HELLO) {
         muster__driver_to_head__free_unpacked(m, NULL);
         return false;
@@ -137,7 +137,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
     if (take_message(d, body, len))
         return;
     ms_link_destroy(MS_TAKE(d->wire));
-    ms_driver_end(d, MS_STOP_GRACE_NS);
+    ms_driver_end(d, MS_STOP_GRACE_NS, "it sent what is no message");
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
@@ -149,7 +149,7 @@ static void on_closed(void *arg, const struct ms_error *why)
     if (d->over) {
         ms_driver_destroy(d);
     } else if (is_end) {
-        ms_driver_end(d, MS_STOP_GRACE_NS);
+        ms_driver_end(d, MS_STOP_GRACE_NS, "its process has ended");
     } else if (d->state == MS_DRIVER_HERE) {
         d->state = MS_DRIVER_AWAY;
         d->suspect = true;
@@ -214,6 +214,7 @@ int ms_driver_attach(struct ms_head *h,
                      struct ms_error *err)
 {
     struct ms_driver *d = ms_driver_find(h, (*hello)->driver);
+    bool is_new = !d || !d->hello;
     int rc = check_hello(h, *hello, d, err);
 
     if (rc < 0)
@@ -231,5 +232,7 @@ int ms_driver_attach(struct ms_head *h,
     d->state = MS_DRIVER_HERE;
     d->suspect = false;
     ms_timer_cancel(&d->grace);
+    if (is_new)
+        ms_driver_report(d, NULL);
     return 0;
 }

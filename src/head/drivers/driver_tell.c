@@ -1,8 +1,9 @@
 /* driver_tell.c - what drivers are told: exits, log lines, nodes */
 #include "head/clusters/clusters.h"
-#include "head/drivers/driver.h"
+#include "head/drivers/driver_impl.h"
 #include "head/head_impl.h"
 #include "head/status.h"
+#include "io/addr.h"
 
 #include <string.h>
 
@@ -124,6 +125,23 @@ void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)
     if (h->on_node && !h->stop_op)
         h->on_node(h->arg, status);
     muster__node_status__free_unpacked(status, NULL);
+}
+
+void ms_driver_report(const struct ms_driver *d, const char *gone)
+{
+    struct ms_head *h = d->head;
+    char peer[MS_ADDR_TEXT_MAX] = "";
+    Muster__DriverStatus *status;
+
+    if (!h->on_driver || !d->hello || ms_driver_worker(d) || h->stop_op)
+        return;
+    status = ms_driver_status(d);
+    if (!status)
+        return;
+    if (d->wire)
+        ms_link_peer(d->wire, peer, sizeof peer);
+    h->on_driver(h->arg, status, peer, gone);
+    muster__driver_status__free_unpacked(status, NULL);
 }
 
 void ms_drivers_tell_changed(struct ms_head *h, Muster__ClusterChanged *changed)

@@ -36,7 +36,7 @@ __attribute__((format(printf, 2, 3))) static void
 lose(struct ms_node *n, const char *fmt, ...)
 {
     struct ms_head *h = n->head;
-    char why[MS_ERROR_TEXT_MAX];
+    char why[MS_ERROR_TEXT_MAX], name[sizeof n->name];
     va_list ap;
 
     va_start(ap, fmt);
@@ -44,8 +44,9 @@ lose(struct ms_node *n, const char *fmt, ...)
     va_end(ap);
     ms_node_is_gone(n, why);
     ms_drivers_tell_node(h, n);
-    ms_persist_forget_node(h, n->name);
-    ms_node_destroy(n);
+    memcpy(name, n->name, sizeof name);
+    ms_node_destroy(n); /* first: a journal that is written anew has what there is */
+    ms_persist_forget_node(h, name);
     ms_head_stop_step(h);
 }
 

@@ -17,24 +17,27 @@ int64_t ms_head_grace(uint64_t grace_ns)
     return grace_ns < INT64_MAX ? (int64_t)grace_ns : INT64_MAX;
 }
 
-/* What it names may be there when all nodes are back. On the caller's thread nobody waits. */
-static bool may_come(const struct ms_verb *v, const struct ms_head_op *op, int rc)
+/* What it names may be there when all nodes are back. */
+static bool is_unknown(int rc)
 {
-    return v->waits == MS_WAITS_IF_UNKNOWN && (op->driver || !v->on_any_thread) &&
-           (rc == -ENOENT || rc == -ENODEV || rc == -EAGAIN);
+    return rc == -ENOENT || rc == -ENODEV || rc == -EAGAIN;
 }
 
 int ms_head_request_run(struct ms_head_op *op)
 {
     const struct ms_verb *v = ms_verb_check(op->request, op->asker, &op->error);
+    bool may_wait; /* on the caller's thread nobody waits */
     int rc;
 
     if (!v)
         return op->error.code;
     if (v->waits == MS_WAITS_FOR_NODES && op->driver && ms_head_wait_for_nodes(op))
         return 0;
+    may_wait = v->waits == MS_WAITS_IF_UNKNOWN && (op->driver || !v->on_any_thread);
     rc = v->run(op);
-    return may_come(v, op, rc) && ms_head_wait_for_nodes(op) ? 0 : rc;
+    if (rc >= 0)
+        return 0; /* it may be completed, and freed */
+    return may_wait && is_unknown(rc) && ms_head_wait_for_nodes(op) ? 0 : rc;
 }
 
 /* ---- asking ---------------------------------------------------------------------- */

@@ -227,8 +227,11 @@ int64_t ms_persist_left_ns(const struct ms_head *h)
 static void forget_missing(struct ms_head *h)
 {
     ms_list_each (e, &h->persist.nodes, struct expected, link) {
-        ms_persist_forget_node(h, e->name);
-        forget_expected(e);
+        char name[sizeof e->name];
+
+        memcpy(name, e->name, sizeof name);
+        forget_expected(e); /* first, as in `lose` of dialled.c */
+        ms_persist_forget_node(h, name);
     }
 }
 

@@ -15,6 +15,7 @@ struct exchange {
     size_t len;
     int64_t until_ns;
 
+    bool is_connected; /* this attempt has reached a worker */
     bool done;
     int rc;
     uint8_t *reply;
@@ -94,9 +95,11 @@ static int ask_next(struct ms_dial *d, struct ms_net *net, struct exchange *x)
     int rc;
 
     x->err = (struct ms_error){0};
+    x->is_connected = false;
     rc = ms_dial_next(d, net, &t, &x->err);
     if (rc < 0)
         return rc;
+    x->is_connected = true;
     c = ms_conn_dial(t, net->secret, NULL, MS_LANE_CONTROL, 0);
     rc = c ? ask(c, x) : -ENOMEM;
     ms_conn_destroy(c);
@@ -106,7 +109,8 @@ static int ask_next(struct ms_dial *d, struct ms_net *net, struct exchange *x)
 /* An answer that no other address will change. */
 static bool is_final(int rc, const struct exchange *x)
 {
-    return rc == 0 || x->done || rc == -EACCES || rc == -EPROTONOSUPPORT;
+    return rc == 0 || x->done ||
+           (x->is_connected && (rc == -EACCES || rc == -EPROTONOSUPPORT));
 }
 
 static int ask_all(struct ms_dial *d, struct ms_net *net, struct exchange *x)

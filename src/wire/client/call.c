@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -44,6 +45,16 @@ struct ms_call *ms_call_ref(struct ms_call *c)
     return c;
 }
 
+static void free_items(struct ms_peer *p, struct ms_list *items)
+{
+    ms_list_each (i, items, struct item, link) {
+        if (i->stored)
+            p->client->o.on_stored_drop(i->stored);
+        free(i->body);
+        free(i);
+    }
+}
+
 void ms_call_unref(struct ms_call *c)
 {
     struct ms_peer *p;
@@ -51,12 +62,7 @@ void ms_call_unref(struct ms_call *c)
     if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
         return;
     p = c->peer;
-    ms_list_each (i, &c->items, struct item, link) {
-        if (i->stored)
-            p->client->o.on_stored_drop(i->stored);
-        free(i->body);
-        free(i);
-    }
+    free_items(p, &c->items);
     if (c->stored)
         p->client->o.on_stored_drop(c->stored);
     ms_notices_free(c);
@@ -173,11 +179,33 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
     ms_peer_hand_over(p);
 }
 
+/* Of the method that it calls; NULL: it is another operation. */
+static const char *method_of(const struct ms_call *c)
+{
+    const struct ms_peer *p = c->peer;
+    size_t i = (size_t)c->op - MS_OP_METHOD;
+    const char *engine;
+
+    if (c->op < MS_OP_METHOD || i >= p->method_count)
+        return NULL;
+    engine = p->methods[i].iov_base;
+    return engine + strlen(engine) + 1;
+}
+
 static void expire(struct ms_call *c)
 {
-    give_up(c,
-            MUSTER__FAILURE__KIND__DEADLINE,
-            "no answer before the call's deadline; the method may still be running");
+    const char *method = method_of(c);
+    char text[512];
+
+    snprintf(
+        text,
+        sizeof text,
+        "%s%.300s gave no answer within %g s (timeout); it may still be running",
+        method ? "method " : "the worker",
+        method ? method : "",
+        (double)((c->deadline_ns - c->begun_ns + MS_NS_PER_MS / 2) / MS_NS_PER_MS) /
+            1000);
+    give_up(c, MUSTER__FAILURE__KIND__DEADLINE, text);
 }
 
 void ms_call_cancel(struct ms_call *c)
@@ -210,7 +238,7 @@ int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
     return next_ns;
 }
 
-void ms_call_let_go(struct ms_call *c)
+static void let_go(struct ms_call *c, struct ms_list *unread)
 {
     MS_PEER_LOCK(c->peer);
 
@@ -218,6 +246,17 @@ void ms_call_let_go(struct ms_call *c)
         ms_client_wake_at(c->peer->client, c->deadline_ns);
         ms_peer_hand_over(c->peer);
     }
+    if (c->given_up) /* it may stay in `calls` for long */
+        ms_list_splice(unread, &c->items);
+}
+
+void ms_call_let_go(struct ms_call *c)
+{
+    struct ms_list unread;
+
+    ms_list_init(&unread);
+    let_go(c, &unread);
+    free_items(c->peer, &unread);
 }
 
 /* ---- waiting --------------------------------------------------------------------- */

@@ -149,7 +149,7 @@ struct ms_call {
     bool sent;      /* on a connection that broke: it may have run */
     bool given_up;  /* and what comes of it is given back */
     bool done, ends_stream;
-    int64_t deadline_ns;
+    int64_t begun_ns, deadline_ns;
     uint8_t *request; /* kept to be sent again; NULL if it was too big */
     size_t request_len;
     uint8_t kind, reply_codec;

@@ -273,7 +273,7 @@ static int call_send(struct ms_peer *p,
                      const struct iovec *iov,
                      int count)
 {
-    int64_t now_ns = ms_now_ns();
+    int64_t now_ns = c->begun_ns;
     struct ms_frame head = ms_call_frame(c, now_ns);
 
     if (spec->waits && !spec->is_of_many && take_lease(p, now_ns)) {
@@ -299,6 +299,7 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
     int count = call_iov(spec, chain, iov), rc;
 
     c->id = ++p->next_call;
+    c->begun_ns = ms_now_ns();
     c->flags = (uint16_t)((spec->stream ? MS_FRAME_STREAM : 0) |
                           (spec->chain_count ? MS_FRAME_CHAIN : 0));
     if (!p->conn && p->state == PEER_IDLE)

@@ -17,18 +17,26 @@ static void on_listen_again(void *arg)
     ms_watch_set(&l->watch, MS_READ);
 }
 
+static void cut_oldest(struct listener *l)
+{
+    ms_server_conn_cut(
+        ms_list_first(&l->unproven, struct ms_server_conn, unproven_link));
+}
+
 static int accept_one(struct listener *l)
 {
     int fd;
 
-    if (l->server->conn_count >= MS_PEERS_MAX)
+    if (l->server->conn_count >= MS_PEERS_MAX) {
+        if (l->unproven_count) /* one that says nothing makes room for the next */
+            cut_oldest(l);
         return -EMFILE;
+    }
     fd = l->is_tcp ? ms_tcp_accept(l->fd) : ms_unix_accept(l->fd);
     if (fd < 0)
         return fd;
     while (l->unproven_count >= MS_UNPROVEN_MAX)
-        ms_server_conn_cut(
-            ms_list_first(&l->unproven, struct ms_server_conn, unproven_link));
+        cut_oldest(l);
     ms_server_conn_create(l, fd);
     return 0;
 }
@@ -37,6 +45,7 @@ static void on_listen(void *arg, unsigned events)
 {
     struct listener *l = arg;
     struct ms_server *s = l->server;
+    unsigned count = 0;
     int rc;
 
     (void)events;
@@ -46,8 +55,8 @@ static void on_listen(void *arg, unsigned events)
     }
     do
         rc = accept_one(l);
-    while (rc == 0);
-    if (rc == -EAGAIN)
+    while (rc == 0 && ++count < MS_UNPROVEN_MAX); /* what was cut is closed behind us */
+    if (rc == 0 || rc == -EAGAIN)
         return;
     /* no descriptor or no memory: not now, but not never */
     ms_watch_set(&l->watch, 0);

@@ -78,6 +78,16 @@ static void ended(struct ms_ray_job *j, int rc, int exit_code, const char *text)
     j->events->on_ended(j->arg, rc, exit_code, rc < 0 ? &why : NULL);
 }
 
+static void submit(struct ms_ray_job *j)
+{
+    json_t *env = ms_ray_env_object(j->spec.env);
+
+    if (env)
+        order(j, json_pack("{s:s, s:o}", "do", "submit", "env", env));
+    else
+        ended(j, -ENOMEM, -1, "out of memory");
+}
+
 static void on_event(struct ms_ray_job *j, const char *event, const json_t *o)
 {
     const struct ms_ray_job_events *e = j->events;
@@ -88,9 +98,7 @@ static void on_event(struct ms_ray_job *j, const char *event, const json_t *o)
     if (strcmp(event, "submitting") == 0) {
         if (e->on_submitting)
             e->on_submitting(j->arg, json_string_value(json_object_get(o, "local")));
-        order(j,
-              json_pack(
-                  "{s:s, s:o}", "do", "submit", "env", ms_ray_env_object(j->spec.env)));
+        submit(j);
     } else if (strcmp(event, "submitted") == 0 && e->on_submitted) {
         e->on_submitted(j->arg);
     } else if (strcmp(event, "log") == 0 && e->on_log) {
