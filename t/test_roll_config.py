@@ -59,6 +59,8 @@ def test_fields_are_replaced() -> None:
     assert without.num_gpus_per_worker == 0
     with_devices = dataclasses.replace(without, device_mapping=[0, 1])
     assert with_devices.num_gpus_per_worker == 1
+    with pytest.raises(AssertionError, match="3 devices do not divide"):
+        roll.WorkerConfig(device_mapping="0-2", num_gpus_per_worker=2)
 
 
 def test_a_cluster_has_a_derived_config(session: object) -> None:

@@ -567,3 +567,14 @@ def test_tensors_through_real_clusters(_session: None) -> None:
     assert cluster.echo(cluster.echo(data)) == data
     assert muster.store_stats()["copied"] - first == count * 12
     cluster.destroy(grace=0.2)
+
+
+def test_a_batch_is_a_mapping_as_theirs() -> None:
+    tensors = {"x": torch.arange(6).reshape(3, 2), "y": torch.ones(3)}
+    a, b = (lib.DataProto.from_dict(dict(tensors)) for lib in (theirs, ours))
+    torch.testing.assert_close(b.batch, ours.DataProto.from_dict(dict(tensors)).batch)
+    torch.testing.assert_close(b.batch, a.batch)
+    with pytest.raises(AssertionError, match="not equal"):
+        torch.testing.assert_close(b.batch, b.batch.each(lambda cell: cell + 1))
+    assert type(b.batch.batch_size) is torch.Size
+    assert b.batch.batch_size == b.batch.shape == a.batch.batch_size

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muster import config as native
+from muster._adapters.checks import WrongValue
 from muster._arguments import check_misspelt
 from muster.roll import device_mapping
 
@@ -39,7 +40,7 @@ class SequencePackingConfig:
 class RouterReplayConfig:
     """Whether the routing of a mixture of experts is recorded and replayed."""
 
-    mode: str = "disabled"
+    mode: str = "disable"
 
 
 class _StrategyMesh(dict[str, int]):
@@ -111,8 +112,8 @@ class WorkerConfig(native.WorkerConfig, metaclass=_TakesFurtherFields):
         default_factory=RouterReplayConfig
     )
     apply_loss_scale: bool = True
-    mtp_training_mode: Any = None
-    opd_kl_coef: float = 0.0
+    mtp_training_mode: str | None = "disabled"
+    opd_kl_coef: float | None = None
     tag_included: list[str] = dataclasses.field(default_factory=list)
 
     num_cpus: float = 0
@@ -156,7 +157,7 @@ class WorkerConfig(native.WorkerConfig, metaclass=_TakesFurtherFields):
         if devices is not None:
             width = _width(self.strategy_args, self.num_gpus_per_worker or 1)
             if width < 1 or len(devices) % width:
-                raise ValueError(
+                raise WrongValue(
                     f"device_mapping: {len(devices)} devices do not divide into workers "
                     f"of {width}"
                 )
