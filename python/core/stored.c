@@ -50,7 +50,8 @@ static int layout_init(struct layout *l, const struct core_payload *p, size_t re
     if (l->parts && l->bytes && l->names && l->hold)
         return 0;
     layout_finish(l);
-    return core_no_memory();
+    core_no_memory();
+    return -1;
 }
 
 /* The number of an object in the layout; takes the reference. */

@@ -283,9 +283,11 @@ static int gather(struct muster_future **futures,
     size_t left = count;
     int rc = 0;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        assert(futures[i]);
         if (ms_call_wait(futures[i]->call, until_ns) < 0)
             break;
+    }
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = take(futures[i], &values[i], &left, err);
     if (rc == 0 && left)

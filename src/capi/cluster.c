@@ -6,6 +6,7 @@
 #include "base/proto.h"
 #include "capi/capi.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ static int fill(struct muster_cluster *c,
     c->status = (Muster__ClusterStatus *)ms_proto_copy(&status->base);
     if (c->status)
         c->workers = calloc(c->status->n_workers + 1, sizeof *c->workers);
-    if (!c->workers)
+    if (!c->status || !c->workers)
         return ms_capi_no_memory(err);
     c->world_size = (uint32_t)c->status->n_workers;
     for (size_t i = 0; rc == 0 && i < c->world_size; i++)
@@ -237,6 +238,7 @@ int muster_cluster_restart(struct muster_cluster *c,
 
     if (ms_capi_check_open(c ? c->session : NULL, err) < 0)
         return -ESHUTDOWN;
+    assert(c);
     m.cluster = c->name;
     m.ranks = (uint32_t *)(uintptr_t)ranks;
     m.n_ranks = ranks ? count : 0;
@@ -251,6 +253,7 @@ int muster_cluster_resize(struct muster_cluster *c,
 {
     if (ms_capi_check_open(c ? c->session : NULL, err) < 0)
         return -ESHUTDOWN;
+    assert(c);
     return take_change(
         c, ms_head_resize(c->session->head, c->name, world_size, grace_ns), err);
 }

@@ -64,6 +64,7 @@ print_event(struct ms_head_events *e, const char *fmt, ...)
     if (e->printed++ == 0 && e->held == 0)
         alarm(MS_HEAD_EVENTS_PERIOD_S);
     va_start(ap, fmt);
+    /* begun above. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(line + at, sizeof line - at, fmt, ap);
     va_end(ap);
     if (e->printed > MS_HEAD_EVENTS_MAX || !write_line(line, sizeof line))

@@ -241,9 +241,12 @@ static uint16_t bound_port(int fd)
 {
     struct sockaddr_storage sa = {0};
     socklen_t len = sizeof sa;
-    const struct sockaddr_in *at = (const void *)&sa; /* the port is there in both */
+    struct sockaddr_in at; /* the port is there in both families */
 
-    return getsockname(fd, (struct sockaddr *)&sa, &len) < 0 ? 0 : ntohs(at->sin_port);
+    if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+        return 0;
+    memcpy(&at, &sa, sizeof at);
+    return ntohs(at.sin_port);
 }
 
 int ms_tcp_listen(const char *host, uint16_t *port, struct ms_error *err)

@@ -7,6 +7,7 @@
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,7 @@ int ms_head_barrier_run(struct ms_head_op *op)
     rc = check(op, slot);
     if (rc < 0)
         return rc;
+    assert(slot);
     b = find_or_create(op->head, slot->cluster, asked->name);
     if (!b)
         return -ENOMEM;

@@ -195,16 +195,15 @@ static const char *method_of(const struct ms_call *c)
 static void expire(struct ms_call *c)
 {
     const char *method = method_of(c);
+    int64_t ms = (c->deadline_ns - c->begun_ns + MS_NS_PER_MS / 2) / MS_NS_PER_MS;
     char text[512];
 
-    snprintf(
-        text,
-        sizeof text,
-        "%s%.300s gave no answer within %g s (timeout); it may still be running",
-        method ? "method " : "the worker",
-        method ? method : "",
-        (double)((c->deadline_ns - c->begun_ns + MS_NS_PER_MS / 2) / MS_NS_PER_MS) /
-            1000);
+    snprintf(text,
+             sizeof text,
+             "%s%.300s gave no answer within %g s (timeout); it may still be running",
+             method ? "method " : "the worker",
+             method ? method : "",
+             (double)ms / 1000);
     give_up(c, MUSTER__FAILURE__KIND__DEADLINE, text);
 }
 

@@ -237,6 +237,7 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
         muster_error_set(err, why.code, NULL, "%s", why.text);
         return MUSTER__FAILURE__KIND__REFUSED;
     }
+    assert(name && class);
     engine = calloc(1, sizeof *engine);
     if (!engine || !(engine->name = strdup(name))) {
         free(engine);
