@@ -2,6 +2,7 @@
 #include "agent/fake_daemon.h"
 #include "base/clock.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -120,9 +121,18 @@ static void test_workers_outlive_the_head(void **state)
 {
     struct fake_daemon *d = *state;
     Muster__AgentToHead *m;
+    char wait[96], script[256];
     pid_t pid;
     uint64_t id;
 
+    snprintf(wait, sizeof wait, "%s/wait", d->head.root);
+    close(open(wait, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    snprintf(
+        script,
+        sizeof script,
+        "trap 'while [ -e %s ]; do sleep 0.02; done; echo last words; exit 5' TERM; "
+        "echo up; while :; do sleep 0.02; done",
+        wait);
     fake_daemon_start_agent(d);
     m = fake_daemon_hello(d);
     id = m->hello->agent->agent;
@@ -130,14 +140,12 @@ static void test_workers_outlive_the_head(void **state)
     fake_daemon_welcome(d);
     pid = start_shell(d, 7, "exec sleep 1000");
     /* ends while there is no head, after it has printed */
-    start_shell(d,
-                8,
-                "trap 'echo last words; exit 5' TERM; echo up; while :; do sleep "
-                "0.02; done");
+    start_shell(d, 8, script);
     fake_head_wait_line(&d->head, "actor/0: up");
     hold_port(d);
     ask_to_stop(d, 8);
     fake_daemon_stop(d);
+    unlink(wait);
     fake_daemon_start(d);
     m = fake_daemon_hello(d);
     assert_int_equal(m->hello->agent->agent, id);
