@@ -11,6 +11,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -61,6 +62,26 @@ class Answer:
         """The last line that says something; of a traceback that is the exception."""
         text = self.body.decode(errors="replace").rstrip()
         return text.rpartition("\n")[2][:240]
+
+
+# Where distributions have the certificates that they trust; an interpreter from elsewhere
+# knows only the place for which it was built.
+_CERTIFICATES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # Alpine
+)
+
+
+def _trust() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not os.environ.get("SSL_CERT_FILE"):
+        for path in filter(os.path.exists, _CERTIFICATES):
+            context.load_verify_locations(path)
+            break
+    return context
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -130,7 +151,8 @@ class Dashboard:
     def __init__(self, address: str) -> None:
         self.address = self.base = base_url(address)
         self.token = ""
-        self._open = urllib.request.build_opener(_NoRedirect).open
+        https = urllib.request.HTTPSHandler(context=_trust())
+        self._open = urllib.request.build_opener(_NoRedirect, https).open
 
     def ask(
         self,
