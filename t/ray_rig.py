@@ -61,6 +61,19 @@ if __name__ == "__main__":
     print(*c.execute_all_sync("pid"), flush=True)
     sys.stdin.readline()
 """
+# A whole driver: one cluster, one call.
+SAY = """
+import muster
+
+class Say:
+    def word(self):
+        return "hello"
+
+if __name__ == "__main__":
+    muster.init()
+    print("@", *muster.Cluster("say", Say).execute_all_sync("word"), flush=True)
+"""
+SAY_JOB = "nodes: [{name: n0, cpus: 1}]\ndriver: [python, train.py]\ntimeout: 90\n"
 
 
 def words(pid: int) -> list[str]:

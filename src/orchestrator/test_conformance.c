@@ -39,10 +39,10 @@ static void on_done(void *arg,
     t->done = true;
     t->times++;
     t->rc = rc;
-    if (rc < 0)
+    if (rc < 0) {
         t->why = *why;
-    if (rc < 0)
         return;
+    }
     t->reservations = answer->count;
     t->cursor = answer->cursor;
     t->pieces = answer->count ? answer->reservations[0].count : 0;

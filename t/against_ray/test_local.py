@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_rig import CLI
 from helpers import MARK, Driver, leftovers, new_mark, processes, wait_gone
-from ray_rig import PATIENCE, PYTHON, SLOW_S
+from ray_rig import PATIENCE, PYTHON, SAY, SAY_JOB, SLOW_S
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -56,24 +56,9 @@ def test_a_killed_driver_leaves_nothing(tmp_path: Path, env: dict[str, str]) -> 
     assert wait_gone(processes(driver.mark), SLOW_S) == []
 
 
-TRAIN = """
-import muster
-
-class Say:
-    def word(self):
-        return "hello"
-
-if __name__ == "__main__":
-    muster.init()
-    print("@", *muster.Cluster("say", Say).execute_all_sync("word"), flush=True)
-"""
-
-
 def test_run(tmp_path: Path, env: dict[str, str]) -> None:
-    (tmp_path / "train.py").write_text(TRAIN)
-    (tmp_path / "job.yaml").write_text(
-        "nodes: [{name: n0, cpus: 1}]\ndriver: [python, train.py]\ntimeout: 90\n"
-    )
+    (tmp_path / "train.py").write_text(SAY)
+    (tmp_path / "job.yaml").write_text(SAY_JOB)
     mark = new_mark()
     command = [CLI, "run", "--on", "ray", "--address", "local", "--json", "job.yaml"]
     done = subprocess.run(

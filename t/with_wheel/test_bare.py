@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from doc_rig import blocks_of
+from ray_rig import PATIENCE, SAY, SAY_JOB
 from wheel_rig import RAY_PYTHON, ROOT, BareMachine
 
 pytestmark = pytest.mark.timeout(600)
@@ -38,29 +39,10 @@ def test_it_comes_from_the_package(bare: BareMachine) -> None:
     assert bare.say(f"python -c '{code}'").endswith("site-packages/muster/bin/muster\n")
 
 
-JOB = "nodes: [{name: n0, cpus: 1}]\ndriver: [python, train.py]\ntimeout: 90\n"
-TRAIN = """
-import muster
-
-class Say:
-    def word(self):
-        return "hello"
-
-if __name__ == "__main__":
-    muster.init()
-    print("@", *muster.Cluster("say", Say).execute_all_sync("word"), flush=True)
-"""
-PATIENCE = {
-    "RAY_raylet_start_wait_time_s": "120",
-    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "120",
-    "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "120",
-}
-
-
 @pytest.mark.skipif(not RAY_PYTHON, reason="RAY_PYTHON is not set")
 def test_ray(bare: BareMachine) -> None:
-    bare.put("/tmp/job.yaml", JOB)
-    bare.put("/tmp/train.py", TRAIN)
+    bare.put("/tmp/job.yaml", SAY_JOB)
+    bare.put("/tmp/train.py", SAY)
     path = f"/venv/bin:/usr/bin:{Path(RAY_PYTHON).parent}"
     out = bare.say(
         "muster run --on ray --address local job.yaml", PATH=path, **PATIENCE
@@ -118,7 +100,7 @@ NOT_RAY = "is not the dashboard of Ray"
 )
 def test_https(bare: BareMachine, https: tuple[str, str], place: str) -> None:
     address, certificate = https
-    bare.put("/tmp/job.yaml", JOB)
+    bare.put("/tmp/job.yaml", SAY_JOB)
     command = f"muster run --on ray --address {address} job.yaml"
     before = bare.run(command)
     assert before.returncode == 1 and "certificate" in before.stderr.lower()

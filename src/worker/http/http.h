@@ -1,7 +1,7 @@
 /* http.h - HTTP on a worker's port, as AReaL's clients speak it
  *
  * GET /health is open and answered by the I/O thread alone, so that it is answered while
- * an engine computes. Everything else needs the token (io/http_token.h), unless the worker
+ * an engine computes. Everything else needs the token (io/http/token.h), unless the worker
  * was started with http_open. Calls to engines take their place in the engine's queue like
  * all others; they are decoded, run and encoded by the engine's thread (ops
  * MS_OP_HTTP_*). A caller that closes its connection cancels its call. doc/http.md has the
