@@ -101,6 +101,10 @@ def test_lines_in_the_order_of_their_times(home: Home) -> None:
         "actor/0:   File x",
         "actor/1: last",
     ]
+    for more in ([], ["-g", "File|last"]):  # and has its time
+        assert home.run("logs", "actor", "-n1", "-T", *more).stdout == (
+            f"{stamp(20)}actor/0:   File x\n{stamp(21)}actor/1: last\n"
+        )
 
 
 def test_times_are_shown_if_they_are_wanted(home: Home) -> None:

@@ -18,7 +18,7 @@ struct ms_logs {
     struct ms_log_batch batch;
     struct ms_buf file_text, merged_text; /* of one read, not yet written */
     char *read_room;                      /* MS_LOG_READ_MAX bytes */
-    struct ms_timestamp now;              /* before each line of the files */
+    struct ms_timestamp now;              /* of what is not yet written */
 };
 
 struct stream {
@@ -120,19 +120,23 @@ static void write_out(struct ms_log *log)
     ms_log_buf_reset(&logs->merged_text);
 }
 
-/* All of it or nothing. */
+/* A line of what is written next, all of it or nothing. They all have the same time, which is
+ * before the first; also before one that has its own, which would be taken for ours. */
 static void add_text(struct ms_buf *b,
-                     const char *time,
+                     const struct ms_timestamp *time,
                      const char *prefix,
                      const char *text,
                      size_t len)
 {
-    size_t prefix_len = strlen(prefix);
+    size_t prefix_len = strlen(prefix), time_len = MS_TIMESTAMP_LEN + 1;
+    int64_t own;
     uint8_t *at;
 
-    if (ms_buf_reserve(b, MS_TIMESTAMP_LEN + 1 + prefix_len + len + 1) < 0)
+    if (b->len && (prefix_len || !ms_timestamp_read(text, len, &own)))
+        time_len = 0;
+    if (ms_buf_reserve(b, time_len + prefix_len + len + 1) < 0)
         return;
-    at = mempcpy(b->data + b->len, time, MS_TIMESTAMP_LEN + 1);
+    at = mempcpy(b->data + b->len, time->text, time_len);
     at = mempcpy(mempcpy(at, prefix, prefix_len), text, len);
     *at++ = '\n';
     b->len = (size_t)(at - b->data);
@@ -144,8 +148,8 @@ static void add_line(struct ms_log *log, bool is_stderr, const char *text, size_
 
     if (logs->merged_text.len > MS_LOG_READ_MAX)
         write_out(log);
-    add_text(&logs->file_text, logs->now.text, "", text, len);
-    add_text(&logs->merged_text, logs->now.text, log->prefix, text, len);
+    add_text(&logs->file_text, &logs->now, "", text, len);
+    add_text(&logs->merged_text, &logs->now, log->prefix, text, len);
     ms_tail_add(&log->tail, text, len);
     ms_log_batch_add(&logs->batch, &log->from, is_stderr, text, len);
 }

@@ -102,6 +102,7 @@ read_log(const char *path, const Muster__ReadLog *want, Muster__LogPiece *out)
         offset = 0;
     } else if (!want->file) {
         offset = find_start(fd, size, want);
+        out->first_ns = (uint64_t)ms_log_time_before(fd, offset);
     }
     out->file = file;
     return read_piece(fd, offset, size, out);

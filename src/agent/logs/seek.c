@@ -1,5 +1,6 @@
 /* seek.c - finds the last lines of a log file, and the first one of a time */
 #include "agent/logs/seek.h"
+#include "base/cleanup.h"
 #include "base/timestamp.h"
 
 #include <errno.h>
@@ -93,4 +94,20 @@ int ms_log_find_time(int fd, uint64_t size, int64_t since_ns, uint64_t *start)
     }
     *start = low;
     return rc < 0 ? rc : next_time(fd, size, start, &time_ns);
+}
+
+int64_t ms_log_time_before(int fd, uint64_t at)
+{
+    uint64_t from = at > MS_LOG_RUN_MAX ? at - MS_LOG_RUN_MAX : 0;
+    MS_CLEANUP(ms_cleanup_free) char *text = malloc(MS_LOG_RUN_MAX);
+    ssize_t n = text ? pread(fd, text, at - from, (off_t)from) : 0;
+    const char *line = text, *end = text + (n > 0 ? n : 0);
+    int64_t time_ns = 0;
+
+    while (line && line < end) { /* the first may be cut, and has none then */
+        ms_timestamp_read(line, (size_t)(end - line), &time_ns);
+        line = memchr(line, '\n', (size_t)(end - line));
+        line = line ? line + 1 : NULL;
+    }
+    return time_ns;
 }

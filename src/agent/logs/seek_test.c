@@ -73,11 +73,27 @@ static void test_files_without_times(void **state)
     }
 }
 
+static void test_time_of_a_line_without(void **state)
+{
+    static const char text[] = "first\n1970-01-01T00:00:01.000000Z a\nb\nc\n"
+                               "1970-01-01T00:00:02.000000Z d\n";
+    struct ms_buf b = {.data = (uint8_t *)(uintptr_t)text, .len = strlen(text)};
+    MS_CLEANUP(ms_cleanup_fd) int fd = make_file(&b);
+
+    (void)state;
+    assert_int_equal(ms_log_time_before(fd, 0), 0);
+    assert_int_equal(ms_log_time_before(fd, 6), 0);
+    assert_int_equal(ms_log_time_before(fd, (uint64_t)(strstr(text, "c\n") - text)),
+                     MS_NS_PER_S);
+    assert_int_equal(ms_log_time_before(fd, b.len), 2 * MS_NS_PER_S);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_line_of_a_time),
         cmocka_unit_test(test_files_without_times),
+        cmocka_unit_test(test_time_of_a_line_without),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,8 +14,8 @@ struct ms_logline {
     uint32_t rank;
     const char *text; /* borrowed, without its newline */
     size_t len;
-    const char *timestamp; /* before the text, MS_TIMESTAMP_LEN bytes; NULL: none */
-    int64_t time_ns;       /* its time; 0: not known */
+    int64_t time_ns; /* when it was read; 0: not known */
+    bool has_time;   /* before it in the file, not that of the line before */
 };
 
 /* Take the timestamp off a line of a file. False, and nothing changed, if it has none. */
@@ -30,7 +30,7 @@ bool ms_logline_split(struct ms_logline *l);
 int ms_logline_print_json(const struct ms_logline *l);
 
 /* On stdout: the text; before it, in colour if there are colours, "cluster/rank" with
- * "@node: " if the node is known; before that the timestamp, if it is wanted. */
+ * "@node: " if the node is known; before that its time, if it is known and wanted. */
 void ms_logline_print(const struct ms_logline *l, bool with_time);
 
 #endif

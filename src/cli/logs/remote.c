@@ -119,6 +119,8 @@ void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece)
 {
     if (!piece->file)
         return;
+    if (piece->first_ns)
+        l->log.time_ns = (int64_t)piece->first_ns;
     l->file = piece->file;
     l->offset = piece->offset;
 }

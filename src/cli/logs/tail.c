@@ -57,11 +57,18 @@ int ms_tailfile_start(struct ms_tailfile *t, long lines_max, int64_t since_ns)
     int rc = find_start(t->fd, &missing, since_ns, &t->at);
 
     t->started = true;
+    if (rc == 0)
+        t->first_ns = ms_log_time_before(t->fd, t->at);
     if (rc < 0 || missing == 0)
         return rc;
     snprintf(old_name, sizeof old_name, "%s.1", t->name);
     t->old = openat(t->dir, old_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    return t->old < 0 ? 0 : find_start(t->old, &missing, since_ns, &t->old_at);
+    if (t->old < 0)
+        return 0;
+    rc = find_start(t->old, &missing, since_ns, &t->old_at);
+    if (rc == 0)
+        t->first_ns = ms_log_time_before(t->old, t->old_at);
+    return rc;
 }
 
 /* Is there another file under our name now? Then open it. */

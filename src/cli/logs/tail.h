@@ -19,7 +19,8 @@ struct ms_tailfile {
     int old; /* "<name>.1", which is read first; -1: not, or no more */
     char name[MS_TAILFILE_NAME_MAX];
     uint64_t at, old_at; /* what was given out */
-    bool started;        /* the first read has happened */
+    bool started;        /* where to begin was found */
+    int64_t first_ns; /* of the line before that, which a first line without one has */
 };
 
 /* 0 or a negative errno. */

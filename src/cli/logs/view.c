@@ -1,6 +1,7 @@
 /* view.c - the log files of a session, and how their lines are printed */
 #include "cli/logs/view.h"
 #include "base/cleanup.h"
+#include "base/timestamp.h"
 #include "cli/logs/tail.h"
 #include "cli/out.h"
 #include "io/tree.h"
@@ -163,7 +164,7 @@ int ms_logview_line(const struct ms_logview *v,
                     const struct ms_logline *raw)
 {
     struct ms_logline line = *raw;
-    bool is_agent = v->single && !v->merged; /* its lines always have their times */
+    bool is_agent = v->single && !v->merged; /* its lines stay as they are */
 
     if (!look(v, t, &line))
         return 0;
@@ -171,7 +172,7 @@ int ms_logview_line(const struct ms_logview *v,
         return ms_logline_print_json(&line);
     if (is_agent && t->node[0])
         printf("%s: ", t->node);
-    ms_logline_print(&line, v->timestamps || is_agent);
+    ms_logline_print(&line, is_agent ? line.has_time : v->timestamps);
     return 0;
 }
 
@@ -208,13 +209,18 @@ struct kept {
     long count;
 };
 
-/* As it is in the file; the oldest goes when there are too many. */
+/* With its time; the oldest goes when there are too many. */
 static int keep(struct kept *k, const struct ms_logline *line, long lines_max)
 {
-    const char *text = line->timestamp ? line->timestamp : line->text;
-    size_t len = (size_t)(line->text + line->len - text);
-    int rc = ms_buf_append(&k->bytes, text, len);
+    struct ms_timestamp time = {0};
+    int rc = 0;
 
+    if (line->time_ns) {
+        ms_timestamp_set(&time, line->time_ns);
+        rc = ms_buf_append(&k->bytes, time.text, MS_TIMESTAMP_LEN + 1);
+    }
+    if (rc == 0)
+        rc = ms_buf_append(&k->bytes, line->text, line->len);
     if (rc == 0)
         rc = ms_buf_append(&k->bytes, "\n", 1);
     if (rc == 0 && ++k->count > lines_max) {
@@ -255,7 +261,6 @@ int ms_logview_keep_last(const struct ms_logview *v,
     ms_buf_finish(&t->bytes);
     t->bytes = k.bytes;
     t->at = k.from;
-    t->time_ns = 0;
     return rc;
 }
 
@@ -297,6 +302,7 @@ static int start(struct ms_logview *v)
         if (t->started)
             continue;
         rc = ms_tailfile_start(t, ms_logview_lines(v), v->since_ns);
+        v->files[i].log.time_ns = t->first_ns;
         if (rc == 0 && v->grep && v->lines_max > 0)
             rc = ms_logview_keep_last(v, &merge_ops, v, i);
     }

@@ -68,17 +68,19 @@ static bool find_lines(const char *text, size_t len, int64_t most, size_t *from)
 /* Which lines are wanted: the last `most`, and of these what was read then or later. */
 struct lines_wanted {
     int64_t most, since_ns;
+    int64_t first_ns; /* of the line before the text; 0: not known */
 };
 
-static int add_line(json_t *lines, json_t *times, const char *text, size_t len)
+/* A time of 0 is not known. */
+static void
+add_line(json_t *lines, json_t *times, int64_t time_ns, const char *text, size_t len)
 {
-    int64_t ns;
-    bool has_time = ms_timestamp_read(text, len, &ns);
-    size_t stamp = has_time ? MS_TIMESTAMP_LEN + 1 : 0;
+    struct ms_timestamp time = {0};
 
-    return json_array_append_new(lines, ms_json_text(text + stamp, len - stamp)) |
-           json_array_append_new(
-               times, has_time ? json_stringn(text, MS_TIMESTAMP_LEN) : json_null());
+    ms_timestamp_set(&time, time_ns);
+    json_array_append_new(lines, ms_json_text(text, len));
+    json_array_append_new(
+        times, time_ns ? json_stringn(time.text, MS_TIMESTAMP_LEN) : json_null());
 }
 
 /* *is_cut: the file began before `b`, and then: before the lines. */
@@ -89,22 +91,27 @@ static void last_lines(const struct ms_buf *b,
                        bool *is_cut)
 {
     const char *text = (const char *)b->data, *end = text + b->len, *lf;
-    int64_t ns = 0;
+    int64_t ns = want->first_ns;
     size_t from;
 
     if (!find_lines(text, b->len, want->most, &from))
         *is_cut = true;
     else if (*is_cut && (lf = memchr(text, '\n', b->len)))
         from = (size_t)(lf - text) + 1; /* not all of the first line is here */
-    for (const char *at = text + from; at < end; at = lf + 1) {
+    for (const char *at = text; at < end; at = lf + 1) {
+        size_t time_len;
+
         lf = memchr(at, '\n', (size_t)(end - at));
         if (!lf)
             lf = end;
-        ms_timestamp_read(at, (size_t)(lf - at), &ns);
+        time_len =
+            ms_timestamp_read(at, (size_t)(lf - at), &ns) ? MS_TIMESTAMP_LEN + 1 : 0;
+        if (at < text + from)
+            continue;
         if (ns < want->since_ns)
             *is_cut = false; /* what is before is not wanted */
         else
-            add_line(lines, times, at, (size_t)(lf - at));
+            add_line(lines, times, ns, at + time_len, (size_t)(lf - at) - time_len);
     }
 }
 
@@ -209,8 +216,10 @@ static bool remote_take(struct remote_log *f, const Muster__LogPiece *piece)
 {
     size_t len = piece->data.len;
 
-    if (!f->has_begun) /* the first piece begins with the lines that are wanted */
+    if (!f->has_begun) { /* the first piece begins with the lines that are wanted */
         f->is_cut = piece->offset > len;
+        f->lines.first_ns = (int64_t)piece->first_ns;
+    }
     f->has_begun = true;
     f->want->file = piece->file;
     f->want->offset = piece->offset;
