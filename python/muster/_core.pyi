@@ -185,8 +185,12 @@ class Head:
         """NodeStatus: agents on other machines that have come, fallen silent, or gone; [] after the
         timeout, None at the end."""
 
-    def stop(self, grace: float) -> None:
-        """End everything and wait for it. Idempotent."""
+    def stop(self, grace: float, failed: bool = False, /) -> None:
+        """End everything and wait for it. Idempotent. `failed`: the driver has, and agents
+        that have joined end with exit code 1."""
+
+    def stop_at_exit(self) -> None:
+        """The same when Python has ended, and the exit code says whether it has failed."""
 
     def forget(self) -> None:
         """In a forked child: this is of no use any more. What was inherited is closed
