@@ -86,8 +86,10 @@ def test_lines_come_at_once_and_in_order(follow: Follow, of: list[str]) -> None:
 
 def test_what_was_said_before_comes_in_order(joined: Daemon, follow: Follow) -> None:
     teller = two_nodes("teller")
+    heard = follow("teller")
     for i in range(8):
         said(teller, i % 2, f"line {i}")
+        heard.until(f"line {i}")  # its agent has read it before the next is printed
     for of, label in ([], "teller/{0}@n{1}"), (["teller"], "teller/{0}"):
         lines = follow(*of)
         for i in range(8):

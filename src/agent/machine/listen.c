@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { BACKLOG = 1024 };
+enum { BACKLOG = 4096 };
 
 /* ---- addresses ------------------------------------------------------------------- */
 
