@@ -177,7 +177,11 @@
 #define MS_PORTS_MAX         1024u                /* ports held by one process */
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */
 #define MS_STACK_THREADS_MAX 512u
-#define MS_SESSIONS_KEPT     16u /* log folders of ended sessions... */
+#define MS_DEBUG_WHERE_MAX   512u              /* of a place, and of a client's name */
+#define MS_DEBUG_OUTPUT_MAX  ((size_t)1 << 20) /* of a debugger, not yet read */
+#define MS_DEBUG_HOLD_NS     (5 * MS_NS_PER_S) /* a client's question, at most */
+#define MS_DEBUG_LEASE_NS    (2 * MS_NS_PER_S) /* without one until it is gone */
+#define MS_SESSIONS_KEPT     16u               /* log folders of ended sessions... */
 #define MS_SESSIONS_KEPT_SIZE                                                          \
     ((uint64_t)4 << 30) /* ...of this size together, but for the newest... */
 #define MS_SESSIONS_KEPT_AGE_NS                                                        \
