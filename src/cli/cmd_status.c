@@ -80,6 +80,16 @@ static void print_others(const struct ms_sessions *all, const char *shown)
         printf(" (--session NAME shows another)\n");
 }
 
+/* Clusters that wait for room, and have no workers yet. */
+static void print_waiting(const Muster__Status *s)
+{
+    for (size_t i = 0; i < s->n_clusters; i++)
+        if (s->clusters[i]->waits_for[0])
+            printf("%s waits for room: %s\n",
+                   s->clusters[i]->name,
+                   ms_out_clean(s->clusters[i]->waits_for));
+}
+
 static enum ms_exit print_text(const struct ms_target *t, const Muster__Status *s)
 {
     enum ms_exit code;
@@ -97,15 +107,17 @@ static enum ms_exit print_text(const struct ms_target *t, const Muster__Status *
         code = ms_view_print(&ms_view_kinds[MS_VIEW_GROUPS], s, 0);
     }
     putchar('\n');
-    return code ? code
-                : ms_view_print(&ms_view_kinds[MS_VIEW_WORKERS], s, WORKERS_SHOWN);
+    if (!code)
+        code = ms_view_print(&ms_view_kinds[MS_VIEW_WORKERS], s, WORKERS_SHOWN);
+    print_waiting(s);
+    return code;
 }
 
 enum ms_exit ms_cmd_status(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_look(&t, cli, &status);
+    enum ms_exit code = ms_target_look(&t, cli, true, &status);
 
     if (code)
         return code;

@@ -95,12 +95,39 @@ void ms_grid_add_titles(struct ms_grid *g, const char *const *titles)
         ms_grid_add(g, NULL, "%s", titles[i]);
 }
 
+/* How wide each column is shown; 0: not at all. */
 static void measure(const struct ms_grid *g, size_t widths[COLUMNS_MAX])
 {
+    bool is_empty[COLUMNS_MAX];
+    size_t at = 0;
+
     memset(widths, 0, COLUMNS_MAX * sizeof *widths);
-    for (size_t i = 0; i < g->count; i++)
+    memset(is_empty, g->hides_empty, sizeof is_empty);
+    for (size_t i = 0; i < g->count; i++) {
         if (g->cells[i].width > widths[i % g->columns])
             widths[i % g->columns] = g->cells[i].width;
+        if (i >= g->columns && g->cells[i].width)
+            is_empty[i % g->columns] = false;
+    }
+    for (size_t i = 0; i < g->columns; i++) {
+        if (is_empty[i] || (g->room && at >= g->room))
+            widths[i] = 0;
+        else if (g->room && widths[i] > g->room - at)
+            widths[i] = g->room - at;
+        at += widths[i] ? widths[i] + GAP : 0;
+    }
+}
+
+/* The bytes of its first `width` code points. */
+static int cut(const struct ms_grid_cell *c, size_t width)
+{
+    const char *p = c->text;
+
+    if (c->width <= width)
+        return (int)strlen(p);
+    for (; *p && (width || (*p & 0xc0) == 0x80); p++)
+        width -= (*p & 0xc0) != 0x80;
+    return (int)(p - c->text);
 }
 
 /* Append one cell; *owed are the blanks that come before the next thing printed. */
@@ -112,7 +139,7 @@ static void print_cell(const struct ms_grid *g,
                        struct ms_buf *out)
 {
     bool styled = g->colour && c->style;
-    size_t pad = width - c->width;
+    size_t pad = c->width < width ? width - c->width : 0;
 
     if (align == 'r')
         *owed += pad;
@@ -122,9 +149,9 @@ static void print_cell(const struct ms_grid *g,
     }
     ms_buf_printf(out, "%*s", (int)*owed, "");
     if (styled)
-        ms_buf_printf(out, "\033[%sm%s\033[0m", c->style, c->text);
+        ms_buf_printf(out, "\033[%sm%.*s\033[0m", c->style, cut(c, width), c->text);
     else
-        ms_buf_printf(out, "%s", c->text);
+        ms_buf_printf(out, "%.*s", cut(c, width), c->text);
     *owed = align == 'r' ? 0 : pad;
 }
 
@@ -138,10 +165,14 @@ int ms_grid_print(const struct ms_grid *g, struct ms_buf *out)
         size_t column = i % g->columns;
         bool last = column + 1 == g->columns || i + 1 == g->count;
 
-        print_cell(g, &g->cells[i], widths[column], g->align[column], &owed, out);
-        owed = last ? 0 : owed + GAP;
-        if (last)
-            ms_buf_printf(out, "\n");
+        if (widths[column]) {
+            print_cell(g, &g->cells[i], widths[column], g->align[column], &owed, out);
+            owed += GAP;
+        }
+        if (!last)
+            continue;
+        owed = 0;
+        ms_buf_printf(out, "\n");
     }
     return g->failed ? g->failed : out->failed;
 }

@@ -261,14 +261,12 @@ remote_begin(const struct rest_ask *ask, const Muster__WorkerStatus *w, int64_t 
     remote_ask(f);
 }
 
-void ms_rest_logs(const struct rest_ask *ask)
+void ms_rest_logs(const struct rest_ask *ask, const Muster__Status *s)
 {
     int64_t lines = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
-    const Muster__WorkerStatus *w = NULL;
-    MS_CLEANUP(ms_rest_cleanup_status)
-    Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
+    const Muster__WorkerStatus *w = lines < 0 ? NULL : ms_rest_find_worker(ask, s);
 
-    if (!s)
+    if (!w)
         return;
     if (is_here(ask->rest, s, w->node))
         reply_log(ask, w->log_path, lines);

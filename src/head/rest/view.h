@@ -22,6 +22,7 @@ json_t *ms_view_kv_keys(const ProtobufCMessage *events);
 
 const char *ms_view_node_word(const Muster__NodeStatus *n);
 const char *ms_view_worker_word(Muster__WorkerState state);
+const char *ms_view_doing_word(Muster__Doing doing);
 const char *ms_view_group_word(Muster__GroupState state);
 
 /* ---- objects of all stores --------------------------------------------------------- */
