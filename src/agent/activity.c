@@ -4,7 +4,8 @@
  * while its engine computes. The round is over when all have answered, or after
  * MS_ACTIVITY_NS. A worker that has not answered is not asked again until it has, and no
  * later round waits for it: so what stands still is waited for once. Nor is one awaited that
- * the kernel has stopped. Who asks during a round has the next one. */
+ * the kernel has stopped. Who asks during a round has the next one. The devices are asked at
+ * the same time (machine/device_memory.h). */
 #include "agent/worker.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -47,7 +48,7 @@ static Muster__Doing doing_of(const struct ms_worker *w, bool is_stopped)
     if (is_stopped)
         return MUSTER__DOING__DOING_STOPPED;
     if (w->has_answered)
-        return MUSTER__DOING__DOING_NO_ANSWER;
+        return MUSTER__DOING__DOING_SILENT;
     return w->is_command ? MUSTER__DOING__DOING_UNKNOWN : MUSTER__DOING__DOING_STARTING;
 }
 
@@ -72,6 +73,10 @@ static Muster__Activity *describe(struct ms_worker *w)
     a->uid = w->uid;
     a->memory = look.memory;
     a->cpu_ns = look.cpu_ns;
+    a->has_device_memory = ms_device_memory_sum(&w->agent->activities.devices,
+                                                w->spec->devices,
+                                                w->spec->n_devices,
+                                                &a->device_memory);
     return a;
 }
 
@@ -112,6 +117,11 @@ static void answer_all(struct ms_agent *a)
     muster__activities__free_unpacked(all, NULL);
 }
 
+static bool is_complete(const struct ms_agent *a)
+{
+    return a->activities.awaited == 0 && !a->activities.awaits_devices;
+}
+
 static void begin(struct ms_agent *a)
 {
     struct ms_worker *w;
@@ -120,7 +130,9 @@ static void begin(struct ms_agent *a)
     ms_list_splice(&a->activities.askers, &a->activities.next);
     while ((w = ms_map_next(&a->by_pid, &at)))
         ask(w);
-    ms_timer_set(&a->activities.late, a->activities.awaited ? MS_ACTIVITY_NS : 0);
+    a->activities.awaits_devices =
+        ms_device_memory_ask(&a->activities.devices, a->shape);
+    ms_timer_set(&a->activities.late, is_complete(a) ? 0 : MS_ACTIVITY_NS);
 }
 
 /* All have answered, or it is late. */
@@ -133,6 +145,7 @@ static void end(struct ms_agent *a)
     while ((w = ms_map_next(&a->by_pid, &at)))
         w->is_awaited = false;
     a->activities.awaited = 0;
+    a->activities.awaits_devices = false;
     answer_all(a);
     if (!ms_list_is_empty(&a->activities.next))
         begin(a);
@@ -143,12 +156,23 @@ static void on_late(void *arg)
     end(arg);
 }
 
+static void on_devices(void *arg)
+{
+    struct ms_agent *a = arg;
+    bool was_awaited = a->activities.awaits_devices;
+
+    a->activities.awaits_devices = false;
+    if (was_awaited && is_complete(a))
+        end(a);
+}
+
 static void is_no_longer_awaited(struct ms_worker *w)
 {
     if (!w->is_awaited)
         return;
     w->is_awaited = false;
-    if (--w->agent->activities.awaited == 0)
+    w->agent->activities.awaited--;
+    if (is_complete(w->agent))
         end(w->agent);
 }
 
@@ -190,6 +214,7 @@ int ms_activities_init(struct ms_agent *a)
 {
     ms_list_init(&a->activities.askers);
     ms_list_init(&a->activities.next);
+    ms_device_memory_init(&a->activities.devices, a->loop, on_devices, a);
     return ms_timer_init(&a->activities.late, a->loop, on_late, a);
 }
 
@@ -198,6 +223,7 @@ void ms_activities_finish(struct ms_agent *a)
     struct asker *who;
 
     ms_timer_finish(&a->activities.late);
+    ms_device_memory_finish(&a->activities.devices);
     ms_list_splice(&a->activities.next, &a->activities.askers);
     while ((who = ms_list_take(&a->activities.next, struct asker, link)))
         free(who);

@@ -19,6 +19,7 @@
 #include "agent/logs/logs.h"
 #include "agent/logs/readers.h"
 #include "agent/machine/cgroup.h"
+#include "agent/machine/device_memory.h"
 #include "agent/machine/listen.h"
 #include "agent/machine/ports.h"
 #include "agent/zygotes/zygote.h"
@@ -40,7 +41,9 @@ struct ms_worker;
 struct ms_activities {
     struct ms_list askers, next; /* requests of the head: of this round, of the next */
     size_t awaited;              /* workers that have not answered in this one */
+    bool awaits_devices;
     struct ms_timer late;
+    struct ms_device_memory devices;
 };
 
 struct ms_agent {

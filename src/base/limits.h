@@ -175,8 +175,10 @@
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */
 #define MS_STACK_THREADS_MAX 512u
 #define MS_ACTIVITY_NS       (500 * MS_NS_PER_MS) /* for a worker to say what it does */
-#define MS_ACTIVITY_NODE_NS  (2 * MS_NS_PER_S) /* and for a node, with all of its own */
-#define MS_SESSIONS_KEPT     16u               /* log folders of ended sessions */
+#define MS_DEVICE_MEMORY_OLD_NS                                                        \
+    (10 * MS_NS_PER_S) /* what was read of devices is shown, and a reading may take */
+#define MS_ACTIVITY_NODE_NS (2 * MS_NS_PER_S) /* and for a node, with all of its own */
+#define MS_SESSIONS_KEPT    16u               /* log folders of ended sessions */
 
 /* Agents that one head starts on its own machine. */
 enum { MS_NODES_HERE_MAX = 256 };

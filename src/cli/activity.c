@@ -32,7 +32,7 @@ const char *ms_worker_style(const Muster__WorkerStatus *w)
         [MUSTER__DOING__DOING_CONSTRUCTING] = MS_STYLE_WARN,
         [MUSTER__DOING__DOING_IDLE] = MS_STYLE_FAINT,
         [MUSTER__DOING__DOING_CALL] = MS_STYLE_GOOD,
-        [MUSTER__DOING__DOING_NO_ANSWER] = MS_STYLE_BAD,
+        [MUSTER__DOING__DOING_SILENT] = MS_STYLE_BAD,
         [MUSTER__DOING__DOING_STOPPED] = MS_STYLE_BAD,
     };
     const Muster__Activity *a = activity_of(w);
@@ -74,12 +74,19 @@ static const char *method_of(const Muster__Activity *a)
     return a ? a->method + (is_usual ? sizeof usual - 1 : 0) : "";
 }
 
-void ms_worker_add_doing(struct ms_grid *g, const Muster__WorkerStatus *w)
+void ms_worker_add_for(struct ms_grid *g, const Muster__WorkerStatus *w)
 {
     const Muster__Activity *a = activity_of(w);
     char took[24];
 
     ms_grid_add(g, NULL, "%s", a ? ms_out_moment(a->for_ns, took) : "");
+}
+
+void ms_worker_add_doing(struct ms_grid *g, const Muster__WorkerStatus *w)
+{
+    const Muster__Activity *a = activity_of(w);
+
+    ms_worker_add_for(g, w);
     if (a && a->calls_running > 1)
         ms_grid_add(g, NULL, "%s (+%u)", method_of(a), a->calls_running - 1);
     else

@@ -16,7 +16,9 @@ const char *ms_worker_style(const Muster__WorkerStatus *w);
 const char *ms_worker_why(const Muster__WorkerStatus *w, char *out, size_t room);
 
 void ms_worker_add_state(struct ms_grid *g, const Muster__WorkerStatus *w);
-/* Two cells: for how long; the method, and of several calls how many more there are. */
+/* For how long. */
+void ms_worker_add_for(struct ms_grid *g, const Muster__WorkerStatus *w);
+/* Two cells: that; the method, and of several calls how many more there are. */
 void ms_worker_add_doing(struct ms_grid *g, const Muster__WorkerStatus *w);
 /* Three cells: calls that are queued, that have run, and how many of those failed. */
 void ms_worker_add_calls(struct ms_grid *g, const Muster__WorkerStatus *w);

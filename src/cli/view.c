@@ -77,7 +77,7 @@ static bool worker_is_well(struct ms_view_item i)
     const Muster__WorkerStatus *w = i.at;
 
     return !ms_worker_has_failed(w) &&
-           (!w->activity || w->activity->doing < MUSTER__DOING__DOING_NO_ANSWER);
+           (!w->activity || w->activity->doing < MUSTER__DOING__DOING_SILENT);
 }
 
 void ms_view_add_devices(struct ms_grid *g, const uint32_t *devices, size_t count)
@@ -135,6 +135,11 @@ struct ms_view_workers ms_view_count_workers(const Muster__ClusterStatus *c)
         n.running += w->state == MUSTER__WORKER_STATE__WORKER_RUNNING;
         n.ended += w->state == MUSTER__WORKER_STATE__WORKER_EXITED;
         n.failed += ms_worker_has_failed(w);
+        if (!w->activity)
+            continue;
+        n.busy += w->activity->doing == MUSTER__DOING__DOING_CALL;
+        n.queued += w->activity->calls_queued;
+        n.memory += w->activity->memory;
     }
     n.starting = c->n_workers - n.running - n.ended;
     return n;
@@ -151,6 +156,9 @@ static void add_cluster(struct ms_grid *g, struct ms_view_item i)
     ms_grid_add(g, n.starting ? MS_STYLE_WARN : NULL, "%zu", n.starting);
     ms_grid_add(g, NULL, "%zu", n.ended);
     ms_grid_add(g, n.failed ? MS_STYLE_BAD : NULL, "%zu", n.failed);
+    ms_grid_add(g, NULL, "%zu", n.busy);
+    ms_grid_add(g, NULL, "%llu", (unsigned long long)n.queued);
+    ms_grid_add(g, NULL, "%s", n.memory ? ms_amount_bytes(n.memory).text : "");
     ms_grid_add(g, NULL, "%s", c->detached ? "yes" : "no");
 }
 
@@ -238,9 +246,9 @@ const struct ms_view_kind ms_view_kinds[MS_VIEW_KINDS] = {
                        .print_sum = print_node_sum},
     [MS_VIEW_CLUSTERS] = {.name = "cluster",
                           .plural = "clusters",
-                          .align = "lrrrrrl",
+                          .align = "lrrrrrrrrl",
                           .titles = "CLUSTER|WORKERS|RUNNING|STARTING|ENDED|FAILED|"
-                                    "DETACHED",
+                                    "BUSY|QUEUED|MEMORY|DETACHED",
                           IN_STATUS(clusters),
                           .name_at = offsetof(Muster__ClusterStatus, name),
                           .add_row = add_cluster,

@@ -95,26 +95,39 @@ void ms_grid_add_titles(struct ms_grid *g, const char *const *titles)
         ms_grid_add(g, NULL, "%s", titles[i]);
 }
 
-/* How wide each column is shown; 0: not at all. */
-static void measure(const struct ms_grid *g, size_t widths[COLUMNS_MAX])
+struct column {
+    size_t width;
+    bool is_hidden;
+};
+
+/* Is there room for it behind `at`? Text is cut; a part of a number is another one. */
+static void fit(struct column *c, size_t room, size_t at, char align)
 {
-    bool is_empty[COLUMNS_MAX];
+    size_t left = room > at ? room - at : 0;
+
+    if (c->width <= left && left)
+        return;
+    c->is_hidden |= !left || align == 'r';
+    c->width = left;
+}
+
+static void measure(const struct ms_grid *g, struct column columns[COLUMNS_MAX])
+{
     size_t at = 0;
 
-    memset(widths, 0, COLUMNS_MAX * sizeof *widths);
-    memset(is_empty, g->hides_empty, sizeof is_empty);
+    for (size_t i = 0; i < COLUMNS_MAX; i++)
+        columns[i] = (struct column){.is_hidden = g->hides_empty};
     for (size_t i = 0; i < g->count; i++) {
-        if (g->cells[i].width > widths[i % g->columns])
-            widths[i % g->columns] = g->cells[i].width;
+        struct column *c = &columns[i % g->columns];
+
+        if (g->cells[i].width > c->width)
+            c->width = g->cells[i].width;
         if (i >= g->columns && g->cells[i].width)
-            is_empty[i % g->columns] = false;
+            c->is_hidden = false;
     }
-    for (size_t i = 0; i < g->columns; i++) {
-        if (is_empty[i] || (g->room && at >= g->room))
-            widths[i] = 0;
-        else if (g->room && widths[i] > g->room - at)
-            widths[i] = g->room - at;
-        at += widths[i] ? widths[i] + GAP : 0;
+    for (size_t i = 0; i < g->columns && g->room; i++) {
+        fit(&columns[i], g->room, at, g->align[i]);
+        at += columns[i].is_hidden ? 0 : columns[i].width + GAP;
     }
 }
 
@@ -157,16 +170,16 @@ static void print_cell(const struct ms_grid *g,
 
 int ms_grid_print(const struct ms_grid *g, struct ms_buf *out)
 {
-    size_t widths[COLUMNS_MAX];
+    struct column columns[COLUMNS_MAX];
     size_t owed = 0;
 
-    measure(g, widths);
+    measure(g, columns);
     for (size_t i = 0; !g->failed && i < g->count; i++) {
-        size_t column = i % g->columns;
-        bool last = column + 1 == g->columns || i + 1 == g->count;
+        size_t at = i % g->columns;
+        bool last = at + 1 == g->columns || i + 1 == g->count;
 
-        if (widths[column]) {
-            print_cell(g, &g->cells[i], widths[column], g->align[column], &owed, out);
+        if (!columns[at].is_hidden) {
+            print_cell(g, &g->cells[i], columns[at].width, g->align[at], &owed, out);
             owed += GAP;
         }
         if (!last)

@@ -23,7 +23,8 @@ struct ms_grid {
     size_t count, capacity;
     bool colour;      /* styles are printed; false after init */
     bool hides_empty; /* columns with nothing below their first row; false after init */
-    size_t room;      /* a line's width at most, the rest is cut; 0 after init: any */
+    size_t room;      /* a line's width at most; 0 after init: any. Text is cut, and
+                         a column to the right of it left out if it does not fit */
     int failed;       /* 0 or -ENOMEM */
 };
 

@@ -156,7 +156,7 @@ static double busy_s(const Muster__Activity *a)
 
 static double is_silent(const Muster__Activity *a)
 {
-    return a->doing == MUSTER__DOING__DOING_NO_ANSWER ||
+    return a->doing == MUSTER__DOING__DOING_SILENT ||
            a->doing == MUSTER__DOING__DOING_STOPPED;
 }
 

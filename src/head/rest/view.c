@@ -42,7 +42,7 @@ const char *ms_view_doing_word(Muster__Doing doing)
         [MUSTER__DOING__DOING_CONSTRUCTING] = "constructing",
         [MUSTER__DOING__DOING_IDLE] = "idle",
         [MUSTER__DOING__DOING_CALL] = "busy",
-        [MUSTER__DOING__DOING_NO_ANSWER] = "no answer",
+        [MUSTER__DOING__DOING_SILENT] = "silent",
         [MUSTER__DOING__DOING_STOPPED] = "stopped",
     };
 
@@ -173,6 +173,32 @@ json_t *ms_view_group(const ProtobufCMessage *group)
 
     json_object_set_new(out, "state", json_string(ms_view_group_word(g->state)));
     json_object_set_new(out, "driver", id_json(g->driver));
+    return out;
+}
+
+/* ---- the whole -------------------------------------------------------------------- */
+
+json_t *ms_view_status(const Muster__Status *s)
+{
+    json_t *out = ms_message_print_fields(
+        &s->base,
+        "session session_dir is_daemon driver_pid version addresses http_address");
+    json_t *nodes = json_array(), *drivers = json_array();
+    json_t *groups = json_array(), *clusters = json_array();
+
+    for (size_t i = 0; i < s->n_nodes; i++)
+        json_array_append_new(nodes, ms_view_node(&s->nodes[i]->base));
+    for (size_t i = 0; i < s->n_drivers; i++)
+        json_array_append_new(drivers, ms_view_driver(&s->drivers[i]->base));
+    for (size_t i = 0; i < s->n_groups; i++)
+        json_array_append_new(groups, ms_view_group(&s->groups[i]->base));
+    for (size_t i = 0; i < s->n_clusters; i++)
+        json_array_append_new(clusters, ms_view_cluster(&s->clusters[i]->base));
+    json_object_set_new(out, "uptime_ns", json_integer((json_int_t)s->uptime_ns));
+    json_object_set_new(out, "nodes", nodes);
+    json_object_set_new(out, "drivers", drivers);
+    json_object_set_new(out, "groups", groups);
+    json_object_set_new(out, "clusters", clusters);
     return out;
 }
 
