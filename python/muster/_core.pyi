@@ -188,8 +188,12 @@ class Head:
         """NodeStatus: agents on other machines that have come, fallen silent, or gone; [] after the
         timeout, None at the end."""
 
-    def stop(self, grace: float) -> None:
-        """End everything and wait for it. Idempotent."""
+    def stop(self, grace: float, failed: bool = False, /) -> None:
+        """End everything and wait for it. Idempotent. `failed`: the driver has, and agents
+        that have joined end with exit code 1."""
+
+    def stop_at_exit(self) -> None:
+        """The same when Python has ended, and the exit code says whether it has failed."""
 
     def forget(self) -> None:
         """In a forked child: this is of no use any more. What was inherited is closed
@@ -347,6 +351,7 @@ class Inbox:
 def zygote_next(fd: int) -> tuple[Any, ...] | None:
     """See src/agent/zygotes/process.h."""
 
+def zygote_spare(fd: int) -> tuple[Any, ...] | None: ...
 def zygote_loaded(fd: int, path: str, size: int, mtime_ns: int) -> None: ...
 def zygote_changed(fd: int, entry: str) -> None: ...
 def zygote_ready(fd: int, problem: str, forkable: bool) -> None: ...
@@ -424,6 +429,18 @@ class Host:
     def set_engines(self, names: list[str]) -> None:
         """What health reports; forgets what `resolve` gave."""
 
+    def shard_add(
+        self, id: str, dtype: str, shape: str, memory: Any, offset: int, nbytes: int, /
+    ) -> None:
+        """Keep a tensor for HTTP (/data): so many bytes of a Held, or a copy of another
+        buffer. The shape is JSON."""
+
+    def shard_find(
+        self, id: str, /
+    ) -> tuple[str, str, str, tuple[Any, int], int] | None:
+        """Its type ("tensor"), dtype, shape, (memory, offset) and bytes."""
+
+    def shard_remove(self, id: str, /) -> bool: ...
     def end(self) -> None: ...
     def terminate(self, signum: int, /) -> bool:
         """For the handler of SIGTERM: raises SystemExit, and again until `leave`.
@@ -514,6 +531,34 @@ def partition(
     """int64 in, the part of each row as uint32 out (src/batch/partition.h)."""
 
 # ---- the store ------------------------------------------------------------------------
+
+class Staleness:
+    """How many rollouts may begin: AReaL's rule (src/generate/staleness.h).
+
+    Not locked: for one thread, or under a lock of its user's.
+    """
+
+    max_concurrent: int
+    batch: int
+    max_staleness: int
+    def __init__(self, max_concurrent: int, batch: int, max_staleness: int) -> None: ...
+    @property
+    def enqueued(self) -> int: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def accepted(self) -> int: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def pending_max(self) -> int: ...
+    def capacity(self, version: int, /) -> int: ...
+    def enqueue(self) -> None: ...
+    def submit(self) -> None: ...
+    def accept(self) -> None: ...
+    def reject(self) -> None: ...
+    def recover(self, version: int, /) -> None:
+        """Restored at this version: so many batches were accepted, nothing runs."""
 
 class Held:
     """An object of the store that this process holds; its bytes are its buffer."""

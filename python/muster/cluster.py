@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from muster import _core, api
 from muster._arguments import argument_names, check_options
@@ -24,7 +25,7 @@ from muster._session.rendezvous import barrier
 from muster.config import WorkerConfig, fields_known, mesh_sizes
 from muster.errors import ClusterError, DeadlineExceeded, refused
 from muster.resources import ResourceManager
-from muster.view import ENGINE, View
+from muster.view import ENGINE, View, refuse_destroyed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class Cluster(ClusterView):
         self._gone = True
         self._peers = []
         self._members = ()
-        self._first = self._destroyed
+        self._first = partial(refuse_destroyed, self._name)
 
     def _give_up(self) -> None:
         self._fail()
@@ -423,7 +424,7 @@ class Cluster(ClusterView):
         self._operation = None
         self._peers = []
         self._members = members
-        self._first = self._destroyed
+        self._first = partial(refuse_destroyed, self._name)
         if self._owner.head.alive:
             self._owner.destroy_cluster(self._name, self._is_maker, first, grace)
         self._gone = True
