@@ -177,7 +177,11 @@
 #define MS_PORTS_MAX         1024u                /* ports held by one process */
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */
 #define MS_STACK_THREADS_MAX 512u
-#define MS_SESSIONS_KEPT     16u /* log folders of ended sessions */
+#define MS_SESSIONS_KEPT     16u /* log folders of ended sessions... */
+#define MS_SESSIONS_KEPT_SIZE                                                          \
+    ((uint64_t)4 << 30) /* ...of this size together, but for the newest... */
+#define MS_SESSIONS_KEPT_AGE_NS                                                        \
+    (14 * 86400 * MS_NS_PER_S) /* ...and since their last line */
 
 /* Agents that one head starts on its own machine. */
 enum { MS_NODES_HERE_MAX = 256 };

@@ -1,0 +1,1 @@
+"""AReaL on Muster. This package can be imported without AReaL."""
