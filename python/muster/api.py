@@ -59,6 +59,9 @@ class Session:
         self.head = head
         self.pid = os.getpid()
         self.reservations: dict[str, Reservation] = {}  # by name
+        self.job: dict[str, Any] | None = (
+            None  # what its file says of roles, once asked
+        )
         self.is_shared = False  # other processes of this job lend their machines
         self._has_store = False
         self.pump = LogPump(head, options.get("dedup_logs", True))
