@@ -180,6 +180,13 @@ def test_dead_and_why(cluster: Callable[..., Any]) -> None:
     assert re.match(r"dead/0 +exited +exit code 3", top[4]), top  # the first of all
 
 
+def is_not_waited_for(cluster: str) -> None:
+    began = time.monotonic()
+    for _ in range(20):
+        activity(cluster)
+    assert time.monotonic() - began < 5  # 20 * MS_ACTIVITY_NS are 10
+
+
 def test_stopped(cluster: Callable[..., Any]) -> None:
     """A worker that stands still is waited for once at most, and said so."""
     c = cluster(Plain, 2, name="stopped")
@@ -188,10 +195,9 @@ def test_stopped(cluster: Callable[..., Any]) -> None:
     os.kill(pid, signal.SIGSTOP)
     try:
         until(is_doing("stopped", "stopped"))
-        began = time.monotonic()
         first = activity("stopped")["for_s"]
+        is_not_waited_for("stopped")
         assert activity("stopped")["for_s"] > first
-        assert time.monotonic() - began < 0.4  # MS_ACTIVITY_NS is 0.5
         assert activity("stopped", 1)["doing"] == "idle"
         assert re.search(r"stopped/0 +stopped .*a signal or a debugger", run("status"))
     finally:
@@ -236,9 +242,8 @@ def test_a_command_that_is_no_worker(cluster: Callable[..., Any]) -> None:
     """Nothing is known of it but that it runs; and it is not waited for."""
     c = cluster(Plain, 1, name="host")
     with c.fork_workers("command", command=["sleep", "60"]):
-        began = time.monotonic()
         assert activity("command")["doing"] == "unknown"
-        assert time.monotonic() - began < 0.4  # MS_ACTIVITY_NS is 0.5
+        is_not_waited_for("command")
         assert activity("command")["memory"] > 0
         assert re.search(r"command/0 +running ", run("status"))
 
@@ -347,6 +352,7 @@ def test_nodes_of_a_daemon(daemon: Daemon) -> None:  # noqa: F811
         assert time.monotonic() - began < 10
         rows = re.findall(r"far/\d +(\S+)", done.stdout)
         assert rows == ["idle", "idle", "running", "running"], done.stdout
+        assert re.search(r"^b +(suspect|.* it does not answer$)", done.stdout, re.M)
     finally:
         if agent:
             os.kill(agent, signal.SIGCONT)
