@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first test check format bench fuzz test-wheel test-ray test-verl test-data soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first test check format bench fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -66,6 +66,9 @@ test-verl: all
 	@tools/verl-run -m pytest t/against_verl t/with_torch t/test_http.py
 	@bench/run --smoke --only verl-fan-out --only verl-start
 
+test-areal: all
+	@tools/areal-run -m pytest t/with_areal
+
 test-data: all
 	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py \
 		t/test_store_stopped.py
@@ -73,7 +76,7 @@ test-data: all
 soak-data: all
 	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py
 
-test-all: test check fuzz test-wheel test-ray test-verl test-data soak-data
+test-all: test check fuzz test-wheel test-ray test-verl test-areal test-data soak-data
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
@@ -93,8 +96,9 @@ help:
 	@echo 'make test-wheel the wheel, where nothing else is (installs Ray once)'
 	@echo 'make test-ray   the tests that need Ray (installs it once)'
 	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
+	@echo 'make test-areal Muster beside AReaL (installs it once, on what test-verl has)'
 	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
 	@echo 'make soak-data  1,000 steps of random objects and random kills: nothing is left'
-	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-data, soak-data'
+	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-data, soak-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'
 	@echo 'make clean      remove build/ and dist/; distclean: .venv too'

@@ -323,7 +323,8 @@ static int add_all(PyObject *module)
                                        &core_host,
                                        &core_request,
                                        &core_rows,
-                                       &core_held};
+                                       &core_held,
+                                       &core_staleness};
     PyMethodDef *const functions[] = {core_call_functions,
                                       core_call_many_functions,
                                       core_dispatch_functions,

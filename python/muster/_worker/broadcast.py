@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
 import sys
@@ -59,12 +60,14 @@ class _Header(NamedTuple):
 
 def by_default(engine: Any) -> bool:
     """Whether its calls are broadcast if nothing is said: it trains, and is initialized."""
-    return getattr(engine, "initialized", False) is True and not _lacks(engine)
+    return not _lacks(engine) and getattr(engine, "initialized", False) is True
 
 
 def _lacks(engine: Any) -> list[str]:
     names = ("context_and_model_parallel_group", "current_data_parallel_head")
-    return [name for name in names if not hasattr(engine, name)]
+    missing = object()
+    # their properties are not run: an engine of another kind may raise there
+    return [n for n in names if inspect.getattr_static(engine, n, missing) is missing]
 
 
 def target_of(engine: Any, method: str) -> Target:
