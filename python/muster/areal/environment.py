@@ -79,26 +79,27 @@ def _of(spec: Any, exp_config: Any) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def visible(
-    name: str, specs: Sequence[Any], places: Sequence[Place], target: Role
+    name: str, count: int, places: Sequence[Place], target: Role
 ) -> list[dict[str, str]]:
-    """The devices of each worker of a role that stands on those of another one, which has
-    more workers, or fewer."""
-    told = [worker.view.execute_rank_zero_sync("visible_devices") for worker in target.workers]  # type: ignore[attr-defined]
-    count, there = len(specs), len(told)
-    made = []
+    """The devices of each of `count` workers that stand on those of another role, which
+    has more workers, or fewer."""
+    cluster = target.cluster
+    assert cluster is not None  # it stands in places
+    told = cluster.execute_all_sync("visible_devices")
+    there = len(told)
+    if there < count:
+        parts = count // there
+        return [_share(told[i // parts], i % parts, parts) for i in range(count)]
+    wide, made = there // count, []
     for i in range(count):
-        if there > count:
-            wide = there // count
-            own = range(i * wide, (i + 1) * wide)
-            if len({places[j][0] for j in own}) > 1:
-                raise WorkerCreationError(
-                    name,
-                    f"{name}/{i} would be on several nodes",
-                    f"{target.name} {own.start} to {own.stop - 1}",
-                )
-            made.append({k: ",".join(told[j][k] for j in own) for k in told[own.start]})
-        else:
-            made.append(_share(told[i * there // count], i % (count // there), count // there))
+        own = range(i * wide, (i + 1) * wide)
+        if len({places[j][0] for j in own}) > 1:
+            raise WorkerCreationError(
+                name,
+                f"{name}/{i} would be on several nodes",
+                f"{target.name}/{own.start} to {target.name}/{own.stop - 1}",
+            )
+        made.append({k: ",".join(told[j][k] for j in own) for k in told[own.start]})
     return made
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from typing import NamedTuple
 
 from areal.api import Scheduler, Worker  # type: ignore[import-not-found]
 from areal.api.cli_args import SchedulingSpec  # type: ignore[import-not-found]
@@ -32,6 +33,7 @@ from muster.cluster import Cluster
 from muster.config import WorkerConfig
 from muster.errors import MusterError, WorkerDied
 from muster.future import gather
+from muster.groups import GroupPart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster.areal.roles import RoleWorker
-    from muster.groups import GroupPart
 
 logger = logging.getLogger("muster.areal")
 START_S = 120.0  # of a role's workers; machines that are lent have it too
@@ -47,6 +48,14 @@ ENGINE_S = 300.0  # of an engine's constructor
 ENV_S = 30.0
 SERVER = "muster.areal.engine_server.EngineServer"
 PRELOAD = ("areal.infra.rpc.rtensor", "muster.areal.engine_server")
+
+
+class Beside(NamedTuple):
+    """Where a role's workers go, and which devices of it each may use ({}: all)."""
+
+    target: str | None  # whose places they are; None: its own
+    part: GroupPart
+    devices: list[dict[str, str]]
 
 
 class MusterScheduler(Scheduler):  # type: ignore[misc]
@@ -182,33 +191,28 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
             raise WorkerNotFoundError(f"{role}{what}")
         return found
 
-    def _create(
-        self, name: str, specs: list[Any], beside: tuple[Role, GroupPart] | None
-    ) -> Role:
+    def _create(self, name: str, specs: list[Any], beside: Beside | None) -> Role:
         places = None
         try:
             if beside is None:
-                places = placement.take(
-                    name, specs, self._lends, self.startup_timeout
-                )
-                part = places.part
-            else:
-                part = beside[1]
-            return self._start(name, specs, part, places, beside and beside[0].name)
+                limit = self.startup_timeout
+                places = placement.take(name, specs, self._lends, limit)
+                beside = Beside(None, places.part, [{}] * len(specs))
+            cluster = self._start(name, specs, beside)
+            try:
+                workers = self._workers_of(name, cluster, specs)
+            except BaseException:
+                cluster.destroy()
+                raise
+            return Role(name, workers, cluster, places, beside.target)
         except Exception as e:
             if places is not None:
                 with suppress(MusterError):
                     places.release()
             raise failures.of_creation(name, e) from e
 
-    def _start(
-        self,
-        name: str,
-        specs: list[Any],
-        part: GroupPart,
-        places: placement.Places | None,
-        target: str | None,
-    ) -> Role:
+    def _start(self, name: str, specs: list[Any], beside: Beside) -> Cluster:
+        """The cluster, with its environment and configuration in its workers."""
         envs = environments(specs, self.exp_config)
         early = envs[0].early
         config = WorkerConfig(
@@ -222,14 +226,25 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
         )
         if self._logs:
             self._logs.add(name)
-        cluster = Cluster(name, SERVER, part, config)
+        cluster = Cluster(name, SERVER, beside.part, config)
         try:
-            workers = self._workers_of(name, cluster, specs)
-            self._configure(name, cluster, [env.late for env in envs])
+            calls = [
+                cluster.execute_rank_async(
+                    rank,
+                    "configure",
+                    env.late | beside.devices[rank],
+                    self.exp_config,
+                    name,
+                    rank,
+                    cluster.address(rank),
+                )
+                for rank, env in enumerate(envs)
+            ]
+            gather(calls, self.startup_timeout)
         except BaseException:
             cluster.destroy()
             raise
-        return Role(name, workers, cluster, places, target)
+        return cluster
 
     def _workers_of(
         self, name: str, cluster: Cluster, specs: list[Any]
@@ -246,18 +261,6 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
             )
             made.append(NativeWorker(told, cluster, rank))
         return made
-
-    def _configure(
-        self, name: str, cluster: Cluster, envs: Sequence[dict[str, str]]
-    ) -> None:
-        told = (self.exp_config, name)
-        calls = [
-            cluster.execute_rank_async(
-                rank, "configure", env, *told, rank, cluster.address(rank)
-            )
-            for rank, env in enumerate(envs)
-        ]
-        gather(calls, self.startup_timeout)
 
     # ---- colocation -------------------------------------------------------------------
 
@@ -280,24 +283,11 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
         count, there = len(specs), len(target.workers)
         if part is None or (there % count and count % there):
             raise _mismatch(name, count, target)
-        if count == there:
-            return self._create(name, specs, (target, part))
-        wide, seats = there // count, part._seats
-        if wide:  # each has the devices of `wide` of them
-            chosen = type(part)(seats[i * wide] for i in range(count))
-        else:
-            chosen = type(part)(seats[i * there // count] for i in range(count))
-        devices = visible(name, specs, part.placement, target)
-        role = self._create(name, specs, (target, chosen))
-        try:
-            for worker, env in zip(role.workers, devices, strict=True):
-                pending = worker.set_env(ENV_S, env)
-                pending.wait(None)
-                pending.value()
-        except BaseException:
-            role.end()
-            raise
-        return role
+        seats = [part._seats[i * there // count] for i in range(count)]
+        devices: list[dict[str, str]] = [{}] * count
+        if count != there:
+            devices = visible(name, count, part.placement, target)
+        return self._create(name, specs, Beside(target.name, GroupPart(seats), devices))
 
     def _part_of(self, role: Role) -> GroupPart | None:
         """Of a role that stands in another one's places: those."""
