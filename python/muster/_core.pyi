@@ -185,8 +185,12 @@ class Head:
         """NodeStatus: agents on other machines that have come, fallen silent, or gone; [] after the
         timeout, None at the end."""
 
-    def stop(self, grace: float) -> None:
-        """End everything and wait for it. Idempotent."""
+    def stop(self, grace: float, failed: bool = False, /) -> None:
+        """End everything and wait for it. Idempotent. `failed`: the driver has, and agents
+        that have joined end with exit code 1."""
+
+    def stop_at_exit(self) -> None:
+        """The same when Python has ended, and the exit code says whether it has failed."""
 
     def forget(self) -> None:
         """In a forked child: this is of no use any more. What was inherited is closed
@@ -344,6 +348,7 @@ class Inbox:
 def zygote_next(fd: int) -> tuple[Any, ...] | None:
     """See src/agent/zygotes/process.h."""
 
+def zygote_spare(fd: int) -> tuple[Any, ...] | None: ...
 def zygote_loaded(fd: int, path: str, size: int, mtime_ns: int) -> None: ...
 def zygote_changed(fd: int, entry: str) -> None: ...
 def zygote_ready(fd: int, problem: str, forkable: bool) -> None: ...

@@ -145,7 +145,11 @@ static void on_successor(struct ms_agent *a, Muster__HeadToAgent *m)
 
 static void on_shutdown(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_stop_agent(a, m->request, "the head said so");
+    bool failed = m->shutdown->failed;
+
+    if (failed && a->join)
+        a->exit_code = 1;
+    ms_stop_agent(a, m->request, failed ? "the driver has failed" : "the head said so");
 }
 
 /* The message is borrowed; a handler may take parts out of it. */
