@@ -32,8 +32,8 @@ class Attempts:
         self._timeout, self._count, self._delay = timeout, count, delay
         self.number = 1
         self.wait_s = timeout  # of this attempt
-        pauses = delay * (2 ** (count - 1) - 1)
-        self._end = time.monotonic() + timeout * count + pauses
+        pauses: float = delay * (2 ** (count - 1) - 1)
+        self._end: float = time.monotonic() + timeout * count + pauses
 
     @property
     def left(self) -> float:
@@ -41,7 +41,7 @@ class Attempts:
         return max(0.001, self._end - time.monotonic())
 
     def _pause(self) -> float:
-        pause = self._delay * 2 ** (self.number - 1)
+        pause: float = self._delay * 2 ** (self.number - 1)
         self.number += 1
         return pause
 

@@ -17,6 +17,7 @@ from areal.infra.rpc.serialization import (  # type: ignore[import-not-found]
     deserialize_value,
     serialize_value,
 )
+from areal.infra.utils.launcher import get_env_vars  # type: ignore[import-not-found]
 
 from muster.areal.shards import localize, use_store
 from muster.errors import ClusterError, DeadlineExceeded, WorkerUnreachable
@@ -103,7 +104,8 @@ class CommandWorker:
         self._threads = ThreadPoolExecutor(_CALLS_MAX, told.id)
         role, _, index = told.id.rpartition("/")
         self._who = {"role": role, "worker_index": int(index)}
-        body = {**self._who, "raw_cmd": list(words)}
+        env = {"PYTHONPATH": get_env_vars()["PYTHONPATH"]}  # it looks where we do
+        body = {**self._who, "raw_cmd": list(words), "env": env}
         ask(parent, "/fork", body, READY_S, token)
 
     def wait_ready(self, deadline: float) -> None:

@@ -44,7 +44,8 @@ class WrongMeta(ValueError):
 
 
 # A server that an engine has launched stays the engine's: its caller gets None.
-copyreg.pickle(subprocess.Popen, lambda process: (type(None), ()))
+_none: Any = type(None)
+copyreg.pickle(subprocess.Popen, lambda process: (_none, ()))
 
 
 def _worker() -> Any:
@@ -156,7 +157,11 @@ class EngineServer:
         """Of a rank whose results nobody looks at nothing is kept."""
         if not self._rtensors or "torch" not in sys.modules:
             return result
-        if _trains(engine) and engine.initialized and not engine.is_data_parallel_head():
+        if (
+            _trains(engine)
+            and engine.initialized
+            and not engine.is_data_parallel_head()
+        ):
             return None
         from muster.areal.shards import remotize
 
@@ -200,4 +205,4 @@ def _is_broadcast(engine: Any, rpc_meta: dict[str, Any] | None) -> bool:
         if _trains(engine):
             return bool(engine.initialized)
         return hasattr(engine, _HEAD) and broadcast.by_default(engine)
-    return told
+    return bool(told)

@@ -33,7 +33,9 @@ def check_command(role: str, command: str | None) -> None:
     if not words:
         return
     if "--port" in words:
-        raise WorkerCreationError(role, "cmd: --port is the scheduler's to give", command)
+        raise WorkerCreationError(
+            role, "cmd: --port is the scheduler's to give", command
+        )
     if not any(word in (*_SERVERS, _OURS) for word in words):
         raise WorkerCreationError(
             role,
@@ -82,7 +84,7 @@ def visible(
     name: str, count: int, places: Sequence[Place], target: Role
 ) -> list[dict[str, str]]:
     """The devices of each of `count` workers that stand on those of another role, which
-    has more workers, or fewer."""
+    has as many workers, more, or fewer."""
     cluster = target.cluster
     assert cluster is not None  # it stands in places
     told = cluster.execute_all_sync("visible_devices")

@@ -91,8 +91,11 @@ def of_engine(worker: RoleWorker, path: str, error: Exception) -> Exception:
         failed = EngineCreationError(worker_id, message(error), BAD_REQUEST)
     elif isinstance(error, RemoteError):
         failed = EngineCreationError(worker_id, str(error), RAISED)
+    elif "Failed to import" in str(error):  # as AReaL's servers say it
+        failed = EngineImportError(path, str(error))
     else:
-        failed = EngineCreationError(worker_id, str(error))
+        status = getattr(error, "status", None)
+        failed = EngineCreationError(worker_id, str(error), status)
     return failed
 
 

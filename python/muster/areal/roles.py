@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from muster import _core
     from muster.areal.placement import Places
     from muster.cluster import Cluster
+    from muster.groups import GroupPart
 
     class Pending(Protocol):
         """A call under way, of either kind of worker; awaitable."""
@@ -90,6 +91,7 @@ class Role:
         name: str,
         workers: Sequence[RoleWorker],
         cluster: Cluster | None = None,
+        part: GroupPart | None = None,
         places: Places | None = None,
         target: str | None = None,
         *,
@@ -97,14 +99,20 @@ class Role:
     ) -> None:
         self.name = name
         self.workers = list(workers)
-        self.cluster = cluster  # None: its processes are commands, or another role's
-        self.places = places  # None: those of `target`
+        self.cluster = cluster  # None: its processes are commands
+        self.part = part  # where its ranks stand; None: nowhere of their own
+        self.places = places  # what it holds; None: it stands where another role does
         self.target = target  # the role beside which it runs
         self.shares = shares  # its workers are those of `target`
 
     @property
     def ids(self) -> list[str]:
         return [worker.told.id for worker in self.workers]
+
+    def shared_as(self, name: str) -> Role:
+        """A role that has its engines in the same processes."""
+        how = (self.cluster, self.part, None, self.name)
+        return Role(name, self.workers, *how, shares=True)
 
     def end(self, grace: float = STOP_GRACE_S) -> None:
         """Its processes, and what they held. Rank 0 ends last."""

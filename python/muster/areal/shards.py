@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
 
 class ShardId(str):
-    """Names a tensor, as AReaL's ids do, and holds it: element `index` of what `ref` is."""
+    """Names a tensor, as AReaL's ids do, and holds it: element `number` of what `ref` is."""
 
-    __slots__ = ("index", "ref")
+    __slots__ = ("number", "ref")
 
-    def __new__(cls, text: str, ref: Ref | None, index: int) -> Self:
+    number: int
+    ref: Ref | None  # None: it was cleared here
+
+    def __new__(cls, text: str, ref: Ref | None, number: int) -> Self:
         made = super().__new__(cls, text)
-        made.ref: Ref | None = ref  # None: it was cleared here
-        made.index = index
+        made.ref = ref
+        made.number = number
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShardId, (str(self), self.ref, self.index)
+        return ShardId, (str(self), self.ref, self.number)
 
     def __copy__(self) -> Self:
         return self
@@ -96,7 +99,7 @@ class StoreBackend:
         for key, places in wanted.items():
             tensors = refs[key].get()
             for place in places:
-                found[place] = tensors[shards[place].shard_id.index]
+                found[place] = tensors[shards[place].shard_id.number]
         if others:
             fetched = self.other.fetch([shards[place] for place in others])
             for place, tensor in zip(others, fetched, strict=True):
