@@ -161,8 +161,20 @@ def test_logs(cluster: Callable[..., Any]) -> None:
     everything = get("/clusters/wordy/workers/0/logs?lines=10000")
     assert not everything["is_cut"]
     assert len(everything["lines"]) == 201
+    assert len(everything["times"]) == 201
+    assert everything["times"] == sorted(everything["times"])
+    since = everything["times"][-1]
+    newest = get(f"/clusters/wordy/workers/0/logs?lines=10000&since={since}")
+    assert newest["times"][0] == since and not newest["is_cut"]
+    assert newest["lines"] == everything["lines"][-len(newest["lines"]) :]
+    assert get("/clusters/wordy/workers/0/logs?since=1h") == get(
+        "/clusters/wordy/workers/0/logs"
+    )
+    assert get("/clusters/wordy/workers/0/logs?since=2100-01-01")["lines"] == []
     for bad in ("0", "10001", "-1", "x", "", "99999999999999999999999"):
         problem(f"{API}/clusters/wordy/workers/0/logs?lines={bad}", 400)
+    for bad in ("", "x", "10", "%00", "2026-13-01"):
+        problem(f"{API}/clusters/wordy/workers/0/logs?since={bad}", 400)
 
 
 def test_ending_a_cluster(session: Any) -> None:

@@ -426,6 +426,18 @@ class Host:
     def set_engines(self, names: list[str]) -> None:
         """What health reports; forgets what `resolve` gave."""
 
+    def shard_add(
+        self, id: str, dtype: str, shape: str, memory: Any, offset: int, nbytes: int, /
+    ) -> None:
+        """Keep a tensor for HTTP (/data): so many bytes of a Held, or a copy of another
+        buffer. The shape is JSON."""
+
+    def shard_find(
+        self, id: str, /
+    ) -> tuple[str, str, str, tuple[Any, int], int] | None:
+        """Its type ("tensor"), dtype, shape, (memory, offset) and bytes."""
+
+    def shard_remove(self, id: str, /) -> bool: ...
     def end(self) -> None: ...
     def terminate(self, signum: int, /) -> bool:
         """For the handler of SIGTERM: raises SystemExit, and again until `leave`.

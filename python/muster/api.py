@@ -58,6 +58,9 @@ class Session:
         self.head = head
         self.pid = os.getpid()
         self.reservations: dict[str, Reservation] = {}  # by name
+        self.job: dict[str, Any] | None = (
+            None  # what its file says of roles, once asked
+        )
         self.is_shared = False  # other processes of this job lend their machines
         self._has_store = False
         self.pump = LogPump(head, options.get("dedup_logs", True))
@@ -109,12 +112,12 @@ class Session:
         except _core.Refused as e:
             raise refused(e, otherwise) from None
 
-    def nodes(self) -> list[Node]:
+    def nodes(self, timeout: float = ANSWER_S) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
-        return sorted(map(Node, self._status()), key=by_name)
+        return sorted(map(Node, self._status(timeout)), key=by_name)
 
-    def _status(self) -> list[_core.Message]:
-        found: list[_core.Message] = self.head.request("status", {}, ANSWER_S)["nodes"]
+    def _status(self, timeout: float = ANSWER_S) -> list[_core.Message]:
+        found: list[_core.Message] = self.head.request("status", {}, timeout)["nodes"]
         return found
 
     def destroy_clusters(self, grace: float) -> None:
@@ -327,13 +330,17 @@ def init(
                 _package.send(package)
             if dropped:
                 _tell_what_is_used(dropped, options["address"])
-        except BaseException:
+        except BaseException as e:
             shutdown(grace=0)
+            if type(e) is TimeoutError:
+                raise DeadlineExceeded(
+                    f"init: not ready within {timeout} s: {e}"
+                ) from None
             raise
 
 
 def _publish(launch: _launch.Launch, timeout: float) -> None:
-    at = session().head.request("status", {}, ANSWER_S)["addresses"]
+    at = session().head.request("status", {}, timeout)["addresses"]
     torchrun.publish(launch.host, launch.port, ",".join(at), timeout)
 
 

@@ -173,16 +173,38 @@ static int make_socket(struct ms_worker *w, struct ms_error *err)
     return 0;
 }
 
+/* Where its spec says. */
+static int take_listen(struct ms_worker *w, uint16_t *port, struct ms_error *err)
+{
+    const char *host;
+    struct ms_addr at;
+    int rc = ms_addr_parse_listen(w->spec->listen, &at, err);
+
+    if (rc < 0)
+        return rc;
+    host = at.name;
+    *port = at.port;
+    w->own_listen = calloc(1, sizeof *w->own_listen);
+    return w->own_listen ? ms_listen_init(w->own_listen, &host, 1, err)
+                         : ms_error_set(err, -ENOMEM, "out of memory");
+}
+
+const struct ms_listen *ms_worker_listen(const struct ms_worker *w)
+{
+    return w->own_listen ? w->own_listen : &w->agent->listen;
+}
+
 static int make_tcp(struct ms_worker *w, struct ms_error *err)
 {
-    const struct ms_agent *a = w->agent;
     uint16_t port = 0;
-    int fd = ms_listen_open(&a->listen, &port, err);
+    int fd = *w->spec->listen ? take_listen(w, &port, err) : 0;
 
+    if (fd == 0)
+        fd = ms_listen_open(ms_worker_listen(w), &port, err);
     if (fd < 0)
         return fd;
     w->child_fds[MS_SPAWN_LISTEN_TCP] = fd;
-    w->address = ms_listen_print(&a->listen, ms_host_id(), w->path, port);
+    w->address = ms_listen_print(ms_worker_listen(w), ms_host_id(), w->path, port);
     return w->address ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -318,6 +340,7 @@ void ms_worker_destroy(struct ms_worker *w)
         muster__worker_exited__free_unpacked(w->exited, NULL);
     muster__steps_done__free_unpacked(w->start_steps, NULL);
     muster__worker_spec__free_unpacked(w->spec, NULL);
+    free(w->own_listen);
     free(w->path);
     free(w->address);
     free(w);

@@ -37,6 +37,9 @@ enum ms_opt {
     /* single commands */
     MS_OPT_FOLLOW,
     MS_OPT_LINES,
+    MS_OPT_SINCE,
+    MS_OPT_GREP,
+    MS_OPT_TIMESTAMPS,
     MS_OPT_AGENT,
     MS_OPT_ALL,
     MS_OPT_YES,

@@ -64,14 +64,18 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 1,
         .words = MS_WORDS_WORKERS,
         .summary = "what the workers have printed, also of sessions that have ended",
-        .text = "Without an operand, all workers in the order of their lines. With a "
-                "cluster, each of its\nworkers, every line behind its CLUSTER/RANK. "
-                "With a rank, that worker's output as it is.\nIf nothing runs, the "
-                "newest session that has ended. With --json, one object a line. Of a "
-                "daemon head the\nlogs are read from its nodes: what is there one log "
-                "after the other, what -f waits for in\nthe order of its lines.",
-        .example = "muster logs -f actor\nmuster logs actor/0 -n 100",
-        .options = OPT(FOLLOW) | OPT(LINES) | OPT(AGENT) | ASK,
+        .text =
+            "Without an operand, all workers. With a cluster, each of its workers, "
+            "every line behind its\nCLUSTER/RANK. With a rank, that worker's output "
+            "as it is. Lines come in the order of the\ntimes at which the nodes "
+            "have read them. If nothing runs, the newest session that has ended;\n"
+            "`muster list sessions` shows the others, --session names one. With "
+            "--json, one object a\nline, with its time. With -n and --grep, the last "
+            "lines that match. Of a daemon head the logs\nare read from its nodes.",
+        .example = "muster logs -f actor\nmuster logs actor/0 -n 100\n"
+                   "muster logs --since 10m --grep 'loss|nan' --timestamps",
+        .options = OPT(FOLLOW) | OPT(LINES) | OPT(SINCE) | OPT(GREP) | OPT(TIMESTAMPS) |
+                   OPT(AGENT) | ASK,
         .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_logs,
     },

@@ -219,6 +219,9 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
                                    .has_engine = true,
                                    .tls = (enum ms_tls_mode)h->boot->tls,
                                    .grace_ns = 2 * (int64_t)h->boot->link_grace_ns,
+                                   /* open: there are no strangers */
+                                   .unproven_max =
+                                       h->boot->http_open ? MS_HTTP_CONNS_MAX : 0,
                                    .ops = &h->server_ops,
                                    .arg = h};
     struct ms_client_options co = {.secret = h->boot->secret.data,
@@ -305,6 +308,11 @@ uint64_t ms_host_changes(const struct ms_host *h)
 struct ms_server *ms_host_server(struct ms_host *h)
 {
     return h->server;
+}
+
+struct ms_worker_http *ms_host_http(struct ms_host *h)
+{
+    return h->http;
 }
 
 struct ms_client *ms_host_client(struct ms_host *h)

@@ -30,31 +30,37 @@ static void on_gone(void *arg, void *tag)
     w->conn = NULL; /* what it waited for goes on */
 }
 
+bool ms_rest_text(const struct rest_ask *ask, const char *name, char *out, size_t room)
+{
+    const char *at = ask->request->query ? ask->request->query : "";
+    size_t name_len = strlen(name);
+
+    for (; *at; at += strcspn(at, "&"), at += *at == '&') {
+        size_t len = strcspn(at, "&");
+
+        if (strncmp(at, name, name_len) != 0 || at[name_len] != '=')
+            continue;
+        snprintf(out, room, "%.*s", (int)(len - name_len - 1), at + name_len + 1);
+        return true;
+    }
+    return false;
+}
+
 int64_t ms_rest_number(const struct rest_ask *ask,
                        const char *name,
                        int64_t fallback,
                        int64_t least,
                        int64_t most)
 {
-    const char *at = ask->request->query ? ask->request->query : "";
-    size_t name_len = strlen(name);
     char text[24];
+    uint64_t n;
 
-    for (; *at; at += strcspn(at, "&"), at += *at == '&') {
-        size_t len = strcspn(at, "&");
-        uint64_t n;
-
-        if (strncmp(at, name, name_len) != 0 || at[name_len] != '=')
-            continue;
-        snprintf(
-            text, sizeof text, "%.*s", (int)(len - name_len - 1), at + name_len + 1);
-        if (ms_http_parse_decimal(text, &n) && n >= (uint64_t)least &&
-            n <= (uint64_t)most)
-            return (int64_t)n;
-        ms_http_conn_fail(ask->conn, 400, "a number of the query is out of its range");
-        return -1;
-    }
-    return fallback;
+    if (!ms_rest_text(ask, name, text, sizeof text))
+        return fallback;
+    if (ms_http_parse_decimal(text, &n) && n >= (uint64_t)least && n <= (uint64_t)most)
+        return (int64_t)n;
+    ms_http_conn_fail(ask->conn, 400, "a number of the query is out of its range");
+    return -1;
 }
 
 static void do_openapi(const struct rest_ask *ask)

@@ -69,6 +69,8 @@ void ms_rest_wait_begin(struct rest_wait *w, const struct rest_ask *ask);
  * there is a NUL in it. */
 bool ms_rest_decode(const char *from, size_t len, char *to);
 
+/* The value of that name in the query as it is there, cut to `room`. False: there is none. */
+bool ms_rest_text(const struct rest_ask *ask, const char *name, char *out, size_t room);
 /* A number in the query: `fallback` if it is not there, -1 if it is none within least and
  * most, and that was answered. */
 int64_t ms_rest_number(const struct rest_ask *ask,

@@ -180,6 +180,7 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     s->o = *o;
     s->o.secret = NULL;
     s->o.handshake_ns = o->handshake_ns ? o->handshake_ns : MS_HANDSHAKE_NS;
+    s->o.unproven_max = o->unproven_max ? o->unproven_max : MS_UNPROVEN_MAX;
     s->o.grace_ns = o->grace_ns ? o->grace_ns : 2 * MS_LINK_GRACE_NS;
     ms_net_init(&s->net, o->secret, o->tls);
     s->refs = 1;

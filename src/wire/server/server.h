@@ -23,7 +23,7 @@
  * a session: it is given to the owner as a link (link.h).
  *
  * Listeners may be unix sockets or TCP. On TCP the first byte tells what comes: TLS, our
- * handshake, or HTTP, which is given away. A listener has at most MS_UNPROVEN_MAX
+ * handshake, or HTTP, which is given away. A listener has at most `unproven_max`
  * connections that have not proven the secret; for a new one the oldest of them is cut.
  */
 #ifndef MS_WIRE_SERVER_SERVER_H
@@ -155,8 +155,9 @@ struct ms_server_options {
     enum ms_tls_mode tls;  /* what TCP connections must be */
     const struct ms_server_ops *ops;
     void *arg;
-    int64_t handshake_ns; /* 0: MS_HANDSHAKE_NS */
-    int64_t grace_ns;     /* a session without a connection; 0: 2 * MS_LINK_GRACE_NS */
+    int64_t handshake_ns;  /* 0: MS_HANDSHAKE_NS */
+    unsigned unproven_max; /* of one listener; 0: MS_UNPROVEN_MAX */
+    int64_t grace_ns;      /* a session without a connection; 0: 2 * MS_LINK_GRACE_NS */
 };
 
 struct ms_server *ms_server_create(const struct ms_server_options *o);
