@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import getpass
 import os
 import signal
 import socket
@@ -16,7 +17,13 @@ import pytest
 import requests
 import torch
 from areal.api import Job, Scheduler
-from areal.api.cli_args import SchedulingSpec, SchedulingStrategy
+from areal.api.cli_args import (
+    BaseExperimentConfig,
+    ClusterSpecConfig,
+    NameResolveConfig,
+    SchedulingSpec,
+    SchedulingStrategy,
+)
 from areal.infra.rpc.rtensor import RTensor, clear_fetch_buffer
 from areal.infra.scheduler.exceptions import (
     EngineCallError,
@@ -26,6 +33,7 @@ from areal.infra.scheduler.exceptions import (
     WorkerFailedError,
     WorkerNotFoundError,
 )
+from areal.utils import seeding
 from areal_engines import Engine
 from helpers import until
 from muster.areal import MusterScheduler
@@ -442,6 +450,28 @@ def test_tensors_themselves(made: Any, create: Any) -> None:
     kinds = plain.call_engine("plain/0", "kinds", None, {"x": given, "y": given[:2]})
     assert kinds == {"x": "Tensor torch.float16", "y": "Tensor torch.float16"}
     plain.delete_workers()
+
+
+def test_the_seed_is_areals(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "names").mkdir()
+    resolve = NameResolveConfig(type="nfs", nfs_record_root=f"{tmp_path}/names")
+    cluster = ClusterSpecConfig(fileroot=str(tmp_path), name_resolve=resolve)
+    names = {"experiment_name": "e", "trial_name": "seeded"}
+    config = BaseExperimentConfig(**names, cluster=cluster, seed=5)
+    seeded = MusterScheduler(exp_config=config)
+    seeded.create_workers(Job(role="actor", replicas=2, tasks=[spec(gpu=0)]))
+    got = []
+    for i in (0, 1):
+        asyncio.run(seeded.create_engine(f"actor/{i}", ENGINE))
+        got.append(seeded.call_engine(f"actor/{i}", "random"))
+    seeded.delete_workers()
+    assert seeded.log_dir == str(tmp_path / "logs" / getpass.getuser() / "e" / "seeded")
+    want = []
+    with torch.random.fork_rng():
+        for i in (0, 1):
+            seeding.set_random_seed(5, key=f"actor{i}")
+            want.append([float(x) for x in torch.rand(3)])
+    assert got == want
 
 
 # ---- logs, HTTP, commands -------------------------------------------------------------

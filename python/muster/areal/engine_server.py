@@ -17,7 +17,7 @@ import sys
 from concurrent.futures import Future
 from typing import Any
 
-from muster._worker import broadcast, engines
+from muster._worker import broadcast, engines, rtensor, seeds
 
 _HEAD = "current_data_parallel_head"
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -82,8 +82,7 @@ class EngineServer:
         if config is None:
             return
         engines.config = config
-        seeding = importlib.import_module("areal.utils.seeding")
-        seeding.set_random_seed(config.seed, key=f"{role}{rank}")
+        seeds.set_seed(config.seed, f"{role}{rank}")
         resolve = importlib.import_module("areal.utils.name_resolve")
         resolve.reconfigure(config.cluster.name_resolve)
 
@@ -104,7 +103,9 @@ class EngineServer:
             raise NotImported(f"{type(e).__name__}: {e}") from e
         if not callable(found):
             raise NotImported(f"'{engine}' is no class")
-        _worker().create_engine(name, found, args, kwargs)
+        worker = _worker()
+        rtensor.prepare(worker, found)
+        worker.create_engine(name, found, args, kwargs)
 
     # ---- calls ------------------------------------------------------------------------
 
