@@ -1,5 +1,6 @@
 /* worker.c - one worker: its endpoints, its control link, its signals */
 #include "agent/worker.h"
+#include "base/clock.h"
 #include "io/addr.h"
 #include "io/proc.h"
 #include "io/sock.h"
@@ -41,6 +42,8 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
         ms_fork_asked(w, m->fork);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE)
         on_steps_done(w, MS_TAKE(m->steps_done));
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ACTIVITY)
+        ms_activity_answered(w, MS_TAKE(m->activity));
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
         ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);
@@ -339,6 +342,7 @@ void ms_worker_destroy(struct ms_worker *w)
     if (w->exited)
         muster__worker_exited__free_unpacked(w->exited, NULL);
     muster__steps_done__free_unpacked(w->start_steps, NULL);
+    muster__activity__free_unpacked(w->activity, NULL);
     muster__worker_spec__free_unpacked(w->spec, NULL);
     free(w->own_listen);
     free(w->path);
@@ -370,6 +374,7 @@ int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote)
 
     w->pid = pid;
     w->zygote_pid = zygote;
+    w->started_ns = ms_now_ns();
     return rc;
 }
 
