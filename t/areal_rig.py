@@ -17,6 +17,7 @@ import numpy as np
 import requests
 import torch
 from areal.api import InferenceEngine, TrainEngine
+from areal.infra.rpc.rtensor import clear_fetch_buffer
 from areal.utils import seeding
 
 PATIENCE = 120
@@ -76,11 +77,22 @@ class Engine(InferenceEngine):
         parts = value.values() if isinstance(value, dict) else value
         return sum(map(self.total, parts))
 
+    def make(self, count: int) -> torch.Tensor:
+        return torch.ones(count)
+
+    def forget(self, shard_ids: list[str]) -> int:
+        return clear_fetch_buffer(shard_ids)
+
+    def remember(self, path: str) -> None:
+        """Its end is written there."""
+        self.path = path
+
     def spoil(self, tensor: torch.Tensor) -> float:
         return float(tensor.fill_(-1).min())
 
     def destroy(self) -> None:
-        pass
+        if hasattr(self, "path"):
+            Path(self.path).write_text("destroyed")
 
 
 class Trainer(TrainEngine):
@@ -135,7 +147,8 @@ def rpc_server(
     port = free_port()
     command = [sys.executable, "-m", module, "--host", "127.0.0.1", f"--port={port}"]
     command += ["--experiment-name=e", "--trial-name=t", "--role=actor"]
-    command += ["--worker-index=0", f"--nfs-record-root={folder}/names", *more]
+    command += ["--worker-index=0", f"--nfs-record-root={folder}/names"]
+    command += [f"--fileroot={folder}", *more]
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     with open(folder / "server.log", "ab") as log:

@@ -174,6 +174,9 @@ class Head:
         """The same, and its answer. What the head refuses is FileExistsError, TimeoutError or
         the `error` of `setup`."""
 
+    def status(self, timeout: float | None, /) -> str:
+        """JSON: all that there is, with what each worker does."""
+
     def redirect(self, former: int, uid: int, address: str, /) -> None:
         """Whoever calls the worker `former` from here calls this one."""
 

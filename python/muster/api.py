@@ -37,6 +37,7 @@ __all__ = [
     "nodes",
     "on_node",
     "shutdown",
+    "status",
 ]
 
 START_S = 60.0  # of `init`, where no other machines are waited for
@@ -58,6 +59,9 @@ class Session:
         self.head = head
         self.pid = os.getpid()
         self.reservations: dict[str, Reservation] = {}  # by name
+        self.job: dict[str, Any] | None = (
+            None  # what its file says of roles, once asked
+        )
         self.is_shared = False  # other processes of this job lend their machines
         self._has_store = False
         self.pump = LogPump(head, options.get("dedup_logs", True))
@@ -178,6 +182,15 @@ def changes() -> int:
     if host is not None:
         return host.changes
     return _session.head.changes if _session is not None else 0
+
+
+def status(timeout: float = ANSWER_S) -> dict[str, Any]:
+    """What runs, as `muster status --json` shows it: nodes, drivers, groups and clusters with
+    their workers, and in each worker's "activity" what it does now."""
+    import json
+
+    found: dict[str, Any] = json.loads(session().head.status(timeout))
+    return found
 
 
 def nodes() -> list[Node]:

@@ -223,6 +223,10 @@ void ms_head_ask_successor(struct ms_head *h, uint64_t uid);
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);
 
+/* The key under which `muster run` has what its file says of roles (job/file.h), for the
+ * driver. */
+#define MS_KV_JOB "muster/job"
+
 /* Anything that a head can be asked (verbs.h): the result is what answers it in
  * proto/muster.proto. The message is borrowed until the call returns. In an embedded head
  * requests about places (place_group, find_group, remove_group, place_cluster, resources) have completed when this returns. Their errors are -ENOSPC (not on these nodes),

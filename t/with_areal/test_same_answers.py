@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,17 +66,33 @@ class Both:
         return [deserialize_value(answer.json()["result"]) for answer in answers]
 
 
-@pytest.fixture(scope="module")
-def both(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    folder = tmp_path_factory.mktemp("areal")
-    with areal_rig.rpc_server(folder) as (theirs, _):
-        with pytest.warns(UserWarning, match="http_open"):
-            one = muster.Cluster("actor", areal_rig.Engine, http_open=True)
-        found = Both(theirs, one.http_urls[0])
-        make = {"engine": "areal_rig.Engine", "engine_name": "default"}
+@contextlib.contextmanager
+def worker() -> Iterator[str]:
+    """Of a cluster."""
+    with pytest.warns(UserWarning, match="http_open"):
+        one = muster.Cluster("actor", areal_rig.Engine, http_open=True)
+    yield one.http_urls[0]
+    one.destroy()
+
+
+@pytest.fixture(scope="module", params=["worker", "rpc_server"])
+def both(
+    request: Any, session: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Both]:
+    """Ours is a worker, or a server that takes the place of AReaL's."""
+    make = {"engine": "areal_rig.Engine", "engine_name": "default"}
+    with contextlib.ExitStack() as stack:
+        server = areal_rig.rpc_server(tmp_path_factory.mktemp("theirs"))
+        theirs = stack.enter_context(server)[0]
         requests.post(f"{theirs}/create_engine", json=make, timeout=60)
-        yield found
-        one.destroy()
+        if request.param == "worker":
+            ours = stack.enter_context(worker())
+        else:
+            folder = tmp_path_factory.mktemp("ours")
+            server = areal_rig.rpc_server(folder, "muster.areal.rpc_server")
+            ours = stack.enter_context(server)[0]
+            requests.post(f"{ours}/create_engine", json=make, timeout=60)
+        yield Both(theirs, ours)
 
 
 def test_health(both: Both) -> None:

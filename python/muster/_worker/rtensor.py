@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from muster._worker.main import Worker
 
 _MODULE = "areal.infra.rpc.rtensor"
+NAMES_VARIABLE = "MUSTER_AREAL_NAMES"  # what AReaL's name_resolve is told
 
 
 class Backend:
@@ -82,7 +84,13 @@ def _use(worker: Worker, module: Any) -> Backend:
     global _backend
     if _backend is None:
         _backend = Backend(worker, module)
-        module.set_backend(_backend)
+        known = module.get_backend()
+        if hasattr(
+            known, "other"
+        ):  # muster.areal's keeps handles of its own, the rest there
+            known.other = _backend
+        else:
+            module.set_backend(_backend)
     return _backend
 
 
@@ -95,10 +103,16 @@ def _is_areals(cls: Any) -> bool:
 
 def prepare(worker: Worker, cls: Any) -> None:
     """An engine of this class is about to be made: its RTensors are kept here."""
-    if _is_areals(cls):
-        import importlib
+    if not _is_areals(cls):
+        return
+    import importlib
 
-        _use(worker, importlib.import_module(_MODULE))
+    _use(worker, importlib.import_module(_MODULE))
+    names = os.environ.pop(NAMES_VARIABLE, None)
+    if names:  # of a server (muster.areal.rpc_server): engines ask AReaL for them
+        config = importlib.import_module("areal.api.cli_args").NameResolveConfig
+        resolve = importlib.import_module("areal.utils.name_resolve")
+        resolve.reconfigure(config(**json.loads(names)))
 
 
 def _each(cls: type, value: Any) -> Iterator[Any]:
