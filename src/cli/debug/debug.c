@@ -123,7 +123,7 @@ enum ms_exit ms_cmd_debug(const struct ms_cli *cli)
         return ms_out_fail(
             cli, MS_EXIT_USAGE, "say which worker: %s/0, for example", which.cluster);
     if (!code)
-        code = ms_target_look(&t, cli, &status);
+        code = ms_target_look(&t, cli, false, &status);
     if (code)
         return code;
     return cli->operand_count ? attach(&t, &which, status) : list(&t, status);
