@@ -1,19 +1,37 @@
 """AReaL's own RPC server beside a Muster worker, engines for both, and clients of both."""
 
 import contextlib
+import dataclasses
 import os
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import requests
+import torch
 from areal.api import InferenceEngine, TrainEngine
+from areal.infra.rpc.rtensor import clear_fetch_buffer
+from areal.utils import seeding
 
 PATIENCE = 120
+
+
+@dataclasses.dataclass
+class Config:
+    seed: int = 1
+
+
+@dataclasses.dataclass
+class Pair:
+    first: Config
+    rest: list[Config]
 
 
 class Engine(InferenceEngine):
@@ -40,15 +58,63 @@ class Engine(InferenceEngine):
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    def later(self) -> Any:
+        done: Future[str] = Future()
+        done.set_result("later")
+        return done
+
+    def tokenize(self, tokenizer: Any, text: str) -> list[int]:
+        return list(tokenizer.encode(text))
+
+    def draw(self) -> list[Any]:
+        numbers = [random.random(), float(np.random.random()), torch.rand(1).item()]
+        return [*numbers, seeding.get_seed()]
+
+    def total(self, value: Any) -> float:
+        """Of all tensors in it."""
+        if isinstance(value, torch.Tensor):
+            return float(value.double().sum())
+        parts = value.values() if isinstance(value, dict) else value
+        return sum(map(self.total, parts))
+
+    def make(self, count: int) -> torch.Tensor:
+        return torch.ones(count)
+
+    def forget(self, shard_ids: list[str]) -> int:
+        return clear_fetch_buffer(shard_ids)
+
+    def remember(self, path: str) -> None:
+        """Its end is written there."""
+        self.path = path
+
+    def spoil(self, tensor: torch.Tensor) -> float:
+        return float(tensor.fill_(-1).min())
+
     def destroy(self) -> None:
-        pass
+        if hasattr(self, "path"):
+            Path(self.path).write_text("destroyed")
 
 
 class Trainer(TrainEngine):
-    """Not initialized, as before its process groups are there."""
+    """One rank of many, without their process groups."""
+
+    is_ready = is_head = False
+
+    @property
+    def initialized(self) -> bool:
+        return self.is_ready
+
+    def is_data_parallel_head(self) -> bool:
+        return self.is_head
+
+    def initialize(self, is_head: bool) -> None:
+        self.is_ready, self.is_head = True, is_head
 
     def echo(self, value: Any) -> Any:
         return value
+
+    def destroy(self) -> None:
+        pass
 
 
 for _class in (Engine, Trainer):
@@ -81,7 +147,8 @@ def rpc_server(
     port = free_port()
     command = [sys.executable, "-m", module, "--host", "127.0.0.1", f"--port={port}"]
     command += ["--experiment-name=e", "--trial-name=t", "--role=actor"]
-    command += ["--worker-index=0", f"--nfs-record-root={folder}/names", *more]
+    command += ["--worker-index=0", f"--nfs-record-root={folder}/names"]
+    command += [f"--fileroot={folder}", *more]
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     with open(folder / "server.log", "ab") as log:

@@ -60,6 +60,11 @@ def name_of(pid: int) -> str:
     return ""
 
 
+def is_spare(pid: int) -> bool:
+    """A zygote has forked it ahead, and it waits to become a worker."""
+    return name_of(pid) == "muster-spare"
+
+
 def agents_of(pids: Iterable[int]) -> list[int]:
     """Those that are agents: each has a supervisor above it, and a child that is about to
     become something else has its name for a moment."""

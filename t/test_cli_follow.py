@@ -84,6 +84,22 @@ def test_lines_come_at_once_and_in_order(follow: Follow, of: list[str]) -> None:
     assert statistics.median(took) < LATENCY_S, took
 
 
+def test_what_was_said_before_comes_in_order(joined: Daemon, follow: Follow) -> None:
+    teller = two_nodes("teller")
+    heard = follow("teller")
+    for i in range(8):
+        said(teller, i % 2, f"line {i}")
+        heard.until(f"line {i}")  # its agent has read it before the next is printed
+    for of, label in ([], "teller/{0}@n{1}"), (["teller"], "teller/{0}"):
+        lines = follow(*of)
+        for i in range(8):
+            assert lines.line() == label.format(i % 2, i % 2 + 1) + f": line {i}"
+    lines = follow("teller", "-n1", "--grep", "line [0-3]")
+    assert [lines.line(), lines.line()] == ["teller/0: line 2", "teller/1: line 3"]
+    said(teller, 0, "line 1 again")
+    assert lines.line() == "teller/0: line 1 again"
+
+
 def test_nothing_is_asked_while_nothing_is_said(follow: Follow) -> None:
     teller = two_nodes("teller")
     lines = follow()

@@ -2,9 +2,12 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from cli_rig import Driver, FakeSession, Home
+
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
 
 def test_logs_of_an_ended_session(home: Home, ended: FakeSession) -> None:
@@ -66,6 +69,123 @@ def test_logs_choose_the_newest(home: Home, ended: FakeSession) -> None:
     older = FakeSession(home, "20261115-110000-16", alive=True)
     older.log("merged.log", "alive\n")
     assert home.run("logs").stdout == "alive\n"
+
+
+def stamp(second: int) -> str:
+    """Of a day in 2026, as agents write it before each line."""
+    return f"2026-11-15T12:00:{second:02}.000000Z "
+
+
+def timed(home: Home) -> FakeSession:
+    """Two ranks that took turns, each line with its time."""
+    session = FakeSession(home, "20261115-120000-17", alive=False)
+    for second in range(10):
+        rank = second % 2
+        session.log(f"actor-{rank}.log", f"{stamp(second)}step {second}\n")
+        session.log("merged.log", f"{stamp(second)}actor/{rank}@n: step {second}\n")
+    return session
+
+
+def test_lines_in_the_order_of_their_times(home: Home) -> None:
+    session = timed(home)
+    want = [f"actor/{i % 2}: step {i}" for i in range(10)]
+    assert home.run("logs", "actor").stdout.splitlines() == want
+    assert home.run("logs").stdout.splitlines()[3] == "actor/1@n: step 3"
+    # two of each worker, still in order
+    assert home.run("logs", "-n2", "actor").stdout.splitlines() == want[-4:]
+    # a line without a time stays behind the one before it
+    session.log("actor-0.log", f"{stamp(20)}Traceback:\n  File x\n")
+    session.log("actor-1.log", f"{stamp(21)}last\n")
+    assert home.run("logs", "actor").stdout.splitlines()[-3:] == [
+        "actor/0: Traceback:",
+        "actor/0:   File x",
+        "actor/1: last",
+    ]
+    for more in ([], ["-g", "File|last"]):  # and has its time
+        assert home.run("logs", "actor", "-n1", "-T", *more).stdout == (
+            f"{stamp(20)}actor/0:   File x\n{stamp(21)}actor/1: last\n"
+        )
+
+
+def test_times_are_shown_if_they_are_wanted(home: Home) -> None:
+    timed(home)
+    assert home.run("logs", "actor/1", "-n1").stdout == "step 9\n"
+    shown = home.run("logs", "actor/1", "-n1", "--timestamps").stdout
+    assert shown == stamp(9) + "step 9\n"
+    assert home.run("logs", "-T", "-n1").stdout == stamp(9) + "actor/1@n: step 9\n"
+    assert home.run("logs", "-T", "-n1", "actor").stdout == (
+        f"{stamp(8)}actor/0: step 8\n{stamp(9)}actor/1: step 9\n"
+    )
+    (line,) = home.run("logs", "actor/1", "-n1", "--json").stdout.splitlines()
+    assert json.loads(line)["time"] == stamp(9).strip()
+
+
+def test_since(home: Home) -> None:
+    session = timed(home)
+
+    def since(time: str, *args: str) -> list[str]:
+        return home.run("logs", "actor", "--since", time, *args).stdout.splitlines()
+
+    assert since("2026-11-15T12:00:07Z") == [
+        "actor/1: step 7",
+        "actor/0: step 8",
+        "actor/1: step 9",
+    ]
+    assert since("2026-11-15T14:00:07+02:00") == since("2026-11-15T12:00:07Z")
+    assert since("2026-11-15T12:00:07Z", "-n1") == [
+        "actor/0: step 8",
+        "actor/1: step 9",
+    ]
+    assert since("2026-11-15T12:00:07Z", "-g", "[78]") == [
+        "actor/1: step 7",
+        "actor/0: step 8",
+    ]
+    assert len(since("2000-01-01")) == 10
+    assert since("10m") == []
+    session.log(
+        "actor-0.log",
+        datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") + " just now\n",
+    )
+    assert since("10m") == ["actor/0: just now"]
+    for bad in ("", "soon", "10", "2026-11-15T25:00"):
+        done = home.run("logs", "--since", bad)
+        assert done.returncode == 2
+        assert "--since" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_grep(home: Home) -> None:
+    session = timed(home)
+    assert home.run("logs", "--grep", "step (3|8)$").stdout.splitlines() == [
+        "actor/1@n: step 3",
+        "actor/0@n: step 8",
+    ]
+    # the last ones that match, of each worker; the label and the time are no text
+    assert home.run("logs", "actor", "-n1", "--grep", "[0-4]").stdout == (
+        "actor/1: step 3\nactor/0: step 4\n"
+    )
+    assert home.run("logs", "actor", "--grep", "actor|2026").stdout == ""
+    session.log("actor-0.log", b"\xff\0 NaN \0\n".decode("latin-1"))
+    assert "NaN" in home.run("logs", "actor/0", "-g", "NaN").stdout
+    for bad in ("(", "[", "a{2,1}", "*("):
+        done = home.run("logs", "--grep", bad)
+        assert done.returncode == 2
+        assert f"'{bad}'" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_following_with_filters(home: Home) -> None:
+    session = FakeSession(home, "20261115-120000-17", alive=True)
+    session.log("actor-0.log", f"{stamp(1)}loss 1\n{stamp(2)}other\n{stamp(3)}loss 3\n")
+    follow = home.start("logs", "-f", "-n1", "-g", "loss", "actor")
+    try:
+        assert follow.line() == "actor/0: loss 3"
+        session.log("actor-0.log", f"{stamp(4)}nothing\n{stamp(5)}loss 5\n")
+        assert follow.line() == "actor/0: loss 5"
+        session.log("actor-1.log", f"{stamp(6)}noise\n{stamp(7)}loss of rank 1\n")
+        assert follow.line() == "actor/1: loss of rank 1"
+        session.end()
+        assert follow.wait() == 0
+    finally:
+        follow.close()
 
 
 def test_follow_to_the_end(home: Home) -> None:
@@ -159,7 +279,9 @@ def test_logs_through_the_head(home: Home, driver: Driver) -> None:
     )
     assert f"fixed/0@{node}: hello\n" in home.run("logs", *far).stdout
     (line,) = home.run("logs", *far, "talker/0", "--json").stdout.splitlines()
-    assert json.loads(line) == {
+    shown = json.loads(line)
+    assert re.fullmatch(STAMP, shown.pop("time"))
+    assert shown == {
         "cluster": "talker",
         "rank": 0,
         "node": node,
@@ -170,6 +292,14 @@ def test_logs_through_the_head(home: Home, driver: Driver) -> None:
         assert follow.line() == "far away"
         driver.do("say more")
         assert follow.line() == "more"
+        assert re.fullmatch(
+            f"{STAMP} more\n",
+            home.run("logs", *far, "-T", "-g", "^m", "-n1", "talker/0").stdout,
+        )
+        ago = home.run("logs", *far, "--since", "1h", "talker/0").stdout
+        assert ago == "far away\nmore\n"
+        late = ["--since", "2100-01-01", "talker/0"]
+        assert home.run("logs", *far, *late).stdout == ""
         long = "x" * 300_000
         driver.do(f"say {long}")
         assert follow.line() + follow.line() == long[:16384] * 2

@@ -77,6 +77,21 @@ def test_a_trainer_begins(client: Client) -> None:
     assert client.call("configured")["data"]["seed"] == -7
 
 
+def test_seeds(client: Client) -> None:
+    def draw(**body: Any) -> list[float]:
+        assert client.post("/configure", {"role": "actor", "rank": 0} | body)[0] == 200
+        drawn = client.call("draw")
+        assert isinstance(drawn, list)
+        return drawn
+
+    first = draw(config={"seed": 5})
+    assert len(first) == 2  # numpy is in the zygote
+    assert draw(config={"seed": 5}) == first
+    for other in ({"config": {"seed": 6}}, {"rank": 1}, {"role": "critic"}):
+        drawn = draw(**{"config": {"seed": 5}} | other)
+        assert all(a != b for a, b in zip(drawn, first, strict=True))
+
+
 def test_what_goes_wrong(client: Client) -> None:
     call = {"method": "add", "engine_name": "default"}
     client.fails("/call", call | {"engine_name": "no"}, 404, "no engine 'no'")
@@ -96,7 +111,9 @@ def test_what_goes_wrong(client: Client) -> None:
     client.fails("/create_engine", make, 400, "already")
     make["engine_name"] = "other"
     client.fails("/create_engine", make | {"init_args": [-1]}, 500, "begin there")
-    client.fails("/create_engine", make | {"engine": "no.Such"}, 400, "imported")
+    client.fails(
+        "/create_engine", make | {"engine": "no.Such"}, 400, "Failed to import"
+    )
     client.fails("/create_engine", make | {"engine": "os.nope"}, 400, "nope")
     client.fails("/create_engine", make | {"engine": "os.sep"}, 400, "no class")
     client.fails("/set_env", {"env": []}, 400, "'env' must be an object")
@@ -136,19 +153,25 @@ def test_types(client: Client) -> None:
         assert client.call("echo", plain) == [[plain], {}]
 
 
+def test_a_dataclass_that_is_not_here(client: Client) -> None:
+    inner = {"type": "enum", "class_path": "http_rig.Color", "value": 1}
+    sent = {"type": "dataclass", "class_path": "no.such", "data": {"a": inner}}
+    assert client.call("describe", sent).startswith("dict")
+    assert client.call("echo", sent) == [[sent], {}]
+
+
 def test_types_that_are_refused(client: Client) -> None:
     call = {"method": "echo", "engine_name": "default"}
     for value, part in (
         ({"type": "enum", "class_path": "os.system", "value": "true"}, "enumeration"),
         ({"type": "dataclass", "class_path": "os.system", "data": {}}, "no dataclass"),
-        ({"type": "dataclass", "class_path": "no.such", "data": {}}, "not here"),
         ({"type": "dataclass", "class_path": "Config", "data": {}}, "path of a class"),
         ({"type": "enum", "class_path": "http_rig.Color", "value": 9}, "decoded"),
         ({"type": "ndarray", "data": "!", "shape": [1], "dtype": "<f4"}, "decoded"),
         ({"type": "ndarray", "data": "", "shape": [0], "dtype": "O"}, "objects"),
         ({"type": "bytes", "data": "AA==\n"}, "decoded"),
         ({"type": "ray_object_ref", "data": "gASVAA=="}, "does not travel"),
-        ({"type": "tokenizer", "data": "", "name_or_path": "x"}, "does not travel"),
+        ({"type": "tokenizer", "data": "", "name_or_path": "x"}, "tokenizer"),
     ):
         client.fails("/call", call | {"args": [[value]]}, 400, part)
 
@@ -221,12 +244,14 @@ def test_children(cluster: Make, bell: Callable[[], Bell]) -> None:
     assert (status, answer["status"], answer["host"]) == (200, "success", "127.0.0.1")
     ring.hear()
     assert client.get("/health")[1]["forked_children"] == 1
-    client.fails("/fork", body, 409, "already")
+    second = body | {"raw_cmd": ["sleep", "1000"]}
+    assert client.post("/fork", second)[0] == 200  # the name is this one's from now on
+    assert client.get("/health")[1]["forked_children"] == 2
     name = {"role": "proxy", "worker_index": 0}
     status, answer = client.post("/kill_forked_worker", name)
     assert (status, answer["status"]) == (200, "success")
     assert wait_gone([client_pid(answer["message"])]) == []
-    assert client.get("/health")[1]["forked_children"] == 0
+    assert client.get("/health")[1]["forked_children"] == 1
     client.fails("/kill_forked_worker", name, 404, "no child")
     client.fails("/fork", body | {"raw_cmd": ["/no/such/program"]}, 500, "no/such")
     client.fails("/fork", body | {"role": "../x"}, 400, "role")

@@ -108,7 +108,6 @@ def test_without_the_token(cluster: Make) -> None:
         for token in wrong:
             Client(url, token).fails(path, {"count": 1}, 401, "token")
     assert Client(url).post("/alloc_ports", {"count": 1})[0] == 200
-    Client(url).fails("/data/batch", {"shard_ids": []}, 501, "data plane")
     Client(url).fails("/nothing", {}, 404, "nothing")
 
 

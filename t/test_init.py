@@ -38,6 +38,13 @@ for line in sys.stdin:
     elif verb == "env":
         found = [e[rest] for e in cluster.execute_all_sync("env", rest)]
         print("env", *found, flush=True)
+    elif verb in ("leave", "fail"):
+        sys.exit(3 if verb == "fail" else 0)
+    elif verb == "raise":
+        try:
+            cluster.execute_all_sync("no_such_method")
+        finally:
+            muster.shutdown()
     elif verb == "tell":
         muster.on_node(lambda n: print("told", n.name, n.alive, flush=True))
         print("telling", flush=True)
@@ -165,7 +172,7 @@ def test_the_missing_rank_is_named(folder: Path) -> None:
         assert time.monotonic() - began < DEADLINE_S
         assert "DeadlineExceeded" in first.said
         assert "2 of 3 nodes" in first.said and "missing: rank 2." in first.said
-        assert late.end() == 0  # the job has ended, in order
+        assert late.end() == 1  # so has the job
     finally:
         job.close()
 
@@ -210,6 +217,31 @@ def test_the_others_end_at_once_when_rank_0_dies(job: Job) -> None:
     assert other.end() == 1
     assert time.monotonic() - began < 10
     assert "ends with exit code 1" in other.said
+
+
+@pytest.mark.parametrize(("how", "code"), [("fail", 3), ("raise", 1)])
+def test_the_others_fail_if_the_script_does(job: Job, how: str, code: int) -> None:
+    """So that who has started them all can start them all again."""
+    other = job.start(1)
+    first = job.start(0)
+    first.until("ready")
+    first.tell("start 0-3")
+    first.until("started")
+    first.tell(how)
+    assert first.end() == code
+    assert other.end() == 1
+    assert "ends: the driver has failed" in other.said
+
+
+def test_a_script_need_not_call_shutdown(job: Job) -> None:
+    other = job.start(1)
+    first = job.start(0)
+    first.until("ready")
+    first.tell("start 0-3")
+    first.until("started")
+    first.tell("leave")
+    assert (first.end(), other.end()) == (0, 0)
+    assert "ends: the head said so" in other.said
 
 
 def test_ctrl_c_on_a_lent_node(job: Job) -> None:
@@ -331,6 +363,28 @@ def test_who_we_are() -> None:
 def test_what_cannot_be(change: dict[str, str], say: str) -> None:
     with pytest.raises(MusterError, match=say):
         _launch.find(FOUR | change)
+
+
+def test_who_torchrun_says_we_are() -> None:
+    told = FOUR | {
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "RANK": "5",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "4",
+        "GROUP_RANK": "1",
+        "GROUP_WORLD_SIZE": "2",
+    }
+    found = _launch.find(told)
+    assert found is not None
+    assert (found.rank, found.world_size, found.name) == (1, 2, "node1")
+    assert (found.local_rank, found.store) == (1, True)
+    assert _launch.listen_at(found._replace(host="127.0.0.1")) == "127.0.0.1:0"
+    one = told | {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "WORLD_SIZE": "4"}
+    beside = _launch.find(one | {"RANK": "1"})
+    assert beside is not None and beside.local_rank == 1
+    assert _launch.find(one | {"RANK": "0", "LOCAL_RANK": "0"}) is None
 
 
 def test_no_secret_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch) -> None:

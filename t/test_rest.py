@@ -15,6 +15,7 @@ from typing import Any
 
 import muster
 import pytest
+from cli_rig import lasting
 from conftest import _started
 from helpers import until
 
@@ -121,12 +122,16 @@ def test_what_is_there(cluster: Callable[..., Any]) -> None:
     assert get(f"/nodes/{node['name']}") == node
     assert get("/drivers") == {"drivers": []}
     (found,) = get("/clusters")["clusters"]
-    assert found == get("/clusters/talkers")
-    assert [w["pid"] for w in found["workers"]] == pids
-    assert {w["state"] for w in found["workers"]} == {"running"}
-    assert get("/clusters/talkers/workers")["workers"] == found["workers"]
-    assert get("/clusters/talkers/workers/1") == found["workers"][1]
-    assert get("/clusters/t%61lkers/workers/1") == found["workers"][1]
+    again = get("/clusters/talkers")
+    listed = lasting(found["workers"])
+    assert lasting(again["workers"]) == listed
+    assert found | {"workers": []} == again | {"workers": []}
+    assert [w["pid"] for w in listed] == pids
+    assert {w["state"] for w in listed} == {"running"}
+    assert {w["activity"]["doing"] for w in found["workers"]} == {"idle"}
+    assert lasting(get("/clusters/talkers/workers")["workers"]) == listed
+    assert lasting([get("/clusters/talkers/workers/1")]) == listed[1:]
+    assert lasting([get("/clusters/t%61lkers/workers/1")]) == listed[1:]
 
 
 def test_how_a_worker_ended(cluster: Callable[..., Any]) -> None:
@@ -161,8 +166,20 @@ def test_logs(cluster: Callable[..., Any]) -> None:
     everything = get("/clusters/wordy/workers/0/logs?lines=10000")
     assert not everything["is_cut"]
     assert len(everything["lines"]) == 201
+    assert len(everything["times"]) == 201
+    assert everything["times"] == sorted(everything["times"])
+    since = everything["times"][-1]
+    newest = get(f"/clusters/wordy/workers/0/logs?lines=10000&since={since}")
+    assert newest["times"][0] == since and not newest["is_cut"]
+    assert newest["lines"] == everything["lines"][-len(newest["lines"]) :]
+    assert get("/clusters/wordy/workers/0/logs?since=1h") == get(
+        "/clusters/wordy/workers/0/logs"
+    )
+    assert get("/clusters/wordy/workers/0/logs?since=2100-01-01")["lines"] == []
     for bad in ("0", "10001", "-1", "x", "", "99999999999999999999999"):
         problem(f"{API}/clusters/wordy/workers/0/logs?lines={bad}", 400)
+    for bad in ("", "x", "10", "%00", "2026-13-01"):
+        problem(f"{API}/clusters/wordy/workers/0/logs?since={bad}", 400)
 
 
 def test_ending_a_cluster(session: Any) -> None:
@@ -392,7 +409,7 @@ import json, sys
 from prometheus_client.parser import text_string_to_metric_families as parse
 out = {}
 for family in parse(sys.stdin.read()):
-    assert family.documentation and family.type in ("gauge", "counter"), family
+    assert family.documentation and family.type in ("gauge", "counter", "histogram"), family
     for s in family.samples:
         out[s.name + json.dumps(s.labels, sort_keys=True)] = s.value
 print(json.dumps(out))
@@ -416,3 +433,6 @@ def test_metrics(tools: str, cluster: Callable[..., Any]) -> None:
     assert found["process_resident_memory_bytes{}"] > 1 << 20
     assert found["process_cpu_seconds_total{}"] > 0
     assert found["muster_http_requests_total{}"] > 0
+    of = '{"cluster": "counted", "rank": "2"}'
+    assert found[f"muster_worker_busy{of}"] == found[f"muster_worker_silent{of}"] == 0
+    assert found[f"muster_worker_memory_bytes{of}"] > 1 << 20

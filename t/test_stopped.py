@@ -36,10 +36,17 @@ sys.stdin.read()
 """
 
 
+def _is_stopped(pid: int) -> bool:
+    """All of its threads are: each runs on until it is told."""
+    stats = [stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] in "TZ" for stat in stats)
+
+
 @contextmanager
 def stopped(*pids: int) -> Iterator[None]:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
+    until(lambda: all(map(_is_stopped, pids)))
     try:
         yield
     finally:

@@ -38,16 +38,16 @@ class Roles:
 
 def start(seed: int) -> Roles:
     """Four clusters. Which devices each gets is all there is to say of placement."""
-    resources = muster.ResourceManager()
+    in_file = bool(muster.roles())  # `muster run job.yaml`: there it is said
 
-    def cluster(name: str, role: type, **config: Any) -> muster.Cluster:
-        return muster.Cluster(name, role, resources, muster.WorkerConfig(**config))
+    def cluster(name: str, role: type, *args: int, **where: Any) -> muster.Cluster:
+        return muster.Cluster(name, role, args=args, **({} if in_file else where))
 
     return Roles(
-        train=cluster("actor_train", ActorTrain, device_mapping="0-1", args=(seed,)),
-        infer=cluster("actor_infer", ActorInfer, device_mapping="2-3", args=(seed,)),
+        train=cluster("actor_train", ActorTrain, seed, device_mapping="0-1"),
+        infer=cluster("actor_infer", ActorInfer, seed, device_mapping="2-3"),
         # the devices of actor_train: colocated
-        reference=cluster("reference", Reference, device_mapping="0-1", args=(seed,)),
+        reference=cluster("reference", Reference, seed, device_mapping="0-1"),
         reward=cluster("reward", Reward, world_size=2),
     )
 

@@ -229,6 +229,21 @@ static void wait_settled(struct call *c)
     Py_END_ALLOW_THREADS;
 }
 
+/* From here to end_settling no other thread reads or frees the outcome. */
+static void begin_settling(struct call *c)
+{
+    c->settler = pthread_self();
+    c->settling = true;
+}
+
+static void end_settling(struct call *c)
+{
+    pthread_mutex_lock(&settle_lock);
+    c->settling = false;
+    pthread_cond_broadcast(&settled);
+    pthread_mutex_unlock(&settle_lock);
+}
+
 /* Decode the outcome of a done call into result or error, once. 0 or -1. */
 static int settle(struct call *c)
 {
@@ -241,13 +256,9 @@ static int settle(struct call *c)
     }
     if (c->result || c->error)
         return 0;
-    c->settler = pthread_self();
-    c->settling = true;
+    begin_settling(c);
     rc = decode_outcome(c);
-    pthread_mutex_lock(&settle_lock);
-    c->settling = false;
-    pthread_cond_broadcast(&settled);
-    pthread_mutex_unlock(&settle_lock);
+    end_settling(c);
     return rc;
 }
 
@@ -360,6 +371,7 @@ static PyObject *call_stored(PyObject *self, PyObject *unused)
     struct call *c = (struct call *)self;
     struct ms_outcome o;
     struct ms_stored s;
+    PyObject *ref;
 
     if (c->settling || c->result || c->error || !ms_call_is_done(c->call))
         Py_RETURN_NONE;
@@ -367,7 +379,10 @@ static PyObject *call_stored(PyObject *self, PyObject *unused)
     if (o.kind != MS_KIND_REPLY || o.codec != MS_CODEC_STORED || !o.body ||
         ms_stored_parse(&s, o.body, o.len, NULL) < 0 || !s.object_count)
         Py_RETURN_NONE;
-    return core_stored_ref(o.body, o.len);
+    begin_settling(c);
+    ref = core_stored_ref(o.body, o.len); /* lets other threads run */
+    end_settling(c);
+    return ref;
 }
 
 static PyMethodDef call_methods[] = {{"done", call_done, METH_NOARGS, NULL},

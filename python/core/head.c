@@ -25,6 +25,14 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* ---- stop ------------------------------------------------------------------------ */
 
+static void set_stopped(struct head *h)
+{
+    pthread_mutex_lock(&h->lock);
+    h->stopped = true;
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
 static void stop(struct head *h, int64_t grace_ns)
 {
     if (!h->driver)
@@ -32,25 +40,49 @@ static void stop(struct head *h, int64_t grace_ns)
     ms_driver_session_stop(h->driver, grace_ns);
     h->head = NULL;
     h->client = NULL;
-    pthread_mutex_lock(&h->lock);
-    h->stopped = true;
-    pthread_cond_broadcast(&h->changed);
-    pthread_mutex_unlock(&h->lock);
+    set_stopped(h);
 }
 
+/* (grace, whether the driver has failed) */
 static PyObject *head_stop(PyObject *self, PyObject *args)
 {
     struct head *h = (struct head *)self;
     double grace;
+    int failed = 0;
 
-    if (!PyArg_ParseTuple(args, "d", &grace))
+    if (!PyArg_ParseTuple(args, "d|p", &grace, &failed))
         return NULL;
     if (h->closing)
         Py_RETURN_NONE;
     h->closing = true;
+    if (failed)
+        ms_driver_session_fail(h->driver);
     Py_BEGIN_ALLOW_THREADS;
     stop(h, core_ns(grace));
     Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+/* Python has ended: here the exit code of the process is known. */
+static void stop_with_status(int status, void *arg)
+{
+    struct ms_driver_session *driver = arg;
+
+    if (status != 0)
+        ms_driver_session_fail(driver);
+    ms_driver_session_stop(driver, 0);
+}
+
+/* From Python's atexit, so that what libraries have registered runs after this. */
+static PyObject *head_stop_at_exit(PyObject *self, PyObject *unused)
+{
+    struct head *h = (struct head *)self;
+
+    if (h->closing || on_exit(stop_with_status, h->driver) != 0)
+        Py_RETURN_NONE;
+    h->closing = true;
+    Py_INCREF(self); /* for as long as the process lives */
+    set_stopped(h);
     Py_RETURN_NONE;
 }
 
@@ -150,15 +182,18 @@ static PyObject *get_changes(PyObject *self, void *unused)
     return PyLong_FromUnsignedLongLong(h->head ? ms_head_changes(h->head) : 0);
 }
 
-static PyMethodDef head_methods[] = {{"ask", head_ask, METH_VARARGS, NULL},
-                                     {"request", head_request, METH_VARARGS, NULL},
-                                     {"redirect", head_redirect, METH_VARARGS, NULL},
-                                     {"peer", head_peer, METH_VARARGS, NULL},
-                                     {"next_logs", head_next_logs, METH_O, NULL},
-                                     {"next_nodes", head_next_nodes, METH_O, NULL},
-                                     {"stop", head_stop, METH_VARARGS, NULL},
-                                     {"forget", head_forget, METH_NOARGS, NULL},
-                                     {NULL, NULL, 0, NULL}};
+static PyMethodDef head_methods[] = {
+    {"ask", head_ask, METH_VARARGS, NULL},
+    {"request", head_request, METH_VARARGS, NULL},
+    {"status", head_status, METH_O, NULL},
+    {"redirect", head_redirect, METH_VARARGS, NULL},
+    {"peer", head_peer, METH_VARARGS, NULL},
+    {"next_logs", head_next_logs, METH_O, NULL},
+    {"next_nodes", head_next_nodes, METH_O, NULL},
+    {"stop", head_stop, METH_VARARGS, NULL},
+    {"stop_at_exit", head_stop_at_exit, METH_NOARGS, NULL},
+    {"forget", head_forget, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
 
 static PyMemberDef head_members[] = {
     {"session", T_OBJECT, offsetof(struct head, session), READONLY, NULL},

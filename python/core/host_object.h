@@ -6,6 +6,7 @@
  * request.c  requests as objects, for an engine with an event loop of its own
  * chain.c    who waits for whom
  * end.c      the end that SIGTERM asks for
+ * shards.c   tensors that are kept for HTTP
  */
 #ifndef MS_PYTHON_HOST_OBJECT_H
 #define MS_PYTHON_HOST_OBJECT_H
@@ -55,6 +56,11 @@ PyObject *host_serve(PyObject *self, PyObject *unused);
 
 /* request.c */
 PyObject *host_poll(PyObject *self, PyObject *unused);
+
+/* shards.c */
+PyObject *host_shard_add(PyObject *self, PyObject *args);
+PyObject *host_shard_find(PyObject *self, PyObject *id);
+PyObject *host_shard_remove(PyObject *self, PyObject *id);
 
 /* end.c */
 /* For the handler of SIGTERM: raise SystemExit, again and again until the worker leaves.

@@ -202,6 +202,9 @@ static PyMethodDef host_methods[] = {
     {"hold", host_hold, METH_O, NULL},
     {"leave", host_leave, METH_NOARGS, NULL},
     {"hold_port", host_hold_port, METH_NOARGS, NULL},
+    {"shard_add", host_shard_add, METH_VARARGS, NULL},
+    {"shard_find", host_shard_find, METH_O, NULL},
+    {"shard_remove", host_shard_remove, METH_O, NULL},
     {"forget", host_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

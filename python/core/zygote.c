@@ -61,18 +61,31 @@ static PyObject *request_tuple(const Muster__ZygoteRequest *m)
     }
 }
 
-static PyObject *zygote_next(PyObject *self, PyObject *args)
+static PyObject *wait_for_request(PyObject *args,
+                                  int (*wait)(int fd, struct ms_zygote_request *r))
 {
     int fd, rc;
 
     if (!PyArg_ParseTuple(args, "i", &fd))
         return NULL;
-    rc = ms_zygote_next(fd, &request); /* one thread: nobody waits for the lock */
+    rc = wait(fd, &request); /* one thread: nobody waits for the lock */
     if (rc < 0)
         return raise_errno(rc);
+    if (rc == MS_ZYGOTE_FORK_SPARE)
+        return Py_BuildValue("si", "spare", 0);
     if (rc == 0)
         Py_RETURN_NONE;
     return request_tuple(request.message);
+}
+
+static PyObject *zygote_next(PyObject *self, PyObject *args)
+{
+    return wait_for_request(args, ms_zygote_next);
+}
+
+static PyObject *zygote_spare(PyObject *self, PyObject *args)
+{
+    return wait_for_request(args, ms_zygote_spare);
 }
 
 static PyObject *zygote_loaded(PyObject *self, PyObject *args)
@@ -135,6 +148,7 @@ static PyObject *zygote_threads(PyObject *self, PyObject *unused)
 
 PyMethodDef core_zygote_functions[] = {
     {"zygote_next", zygote_next, METH_VARARGS, NULL},
+    {"zygote_spare", zygote_spare, METH_VARARGS, NULL},
     {"zygote_loaded", zygote_loaded, METH_VARARGS, NULL},
     {"zygote_changed", zygote_changed, METH_VARARGS, NULL},
     {"zygote_ready", zygote_ready, METH_VARARGS, NULL},

@@ -11,6 +11,7 @@ from muster._worker import fork_hooks  # noqa: F401  isort: skip
 
 from muster import _core, api, dispatch, errors, groups, kv
 from muster._cluster.member import helpers
+from muster._cluster.role import roles
 from muster._data import plain, serialize
 from muster._data.rows import each, same
 from muster._data.store import Ref, empty, put, site, store_stats, stored_objects
@@ -73,6 +74,7 @@ __all__ = [
     "register_mesh",
     "reservation",
     "reserve",
+    "roles",
     "same",
     "put",
     "store_stats",

@@ -174,6 +174,9 @@ class Head:
         """The same, and its answer. What the head refuses is FileExistsError, TimeoutError or
         the `error` of `setup`."""
 
+    def status(self, timeout: float | None, /) -> str:
+        """JSON: all that there is, with what each worker does."""
+
     def redirect(self, former: int, uid: int, address: str, /) -> None:
         """Whoever calls the worker `former` from here calls this one."""
 
@@ -185,8 +188,12 @@ class Head:
         """NodeStatus: agents on other machines that have come, fallen silent, or gone; [] after the
         timeout, None at the end."""
 
-    def stop(self, grace: float) -> None:
-        """End everything and wait for it. Idempotent."""
+    def stop(self, grace: float, failed: bool = False, /) -> None:
+        """End everything and wait for it. Idempotent. `failed`: the driver has, and agents
+        that have joined end with exit code 1."""
+
+    def stop_at_exit(self) -> None:
+        """The same when Python has ended, and the exit code says whether it has failed."""
 
     def forget(self) -> None:
         """In a forked child: this is of no use any more. What was inherited is closed
@@ -344,6 +351,7 @@ class Inbox:
 def zygote_next(fd: int) -> tuple[Any, ...] | None:
     """See src/agent/zygotes/process.h."""
 
+def zygote_spare(fd: int) -> tuple[Any, ...] | None: ...
 def zygote_loaded(fd: int, path: str, size: int, mtime_ns: int) -> None: ...
 def zygote_changed(fd: int, entry: str) -> None: ...
 def zygote_ready(fd: int, problem: str, forkable: bool) -> None: ...
@@ -421,6 +429,18 @@ class Host:
     def set_engines(self, names: list[str]) -> None:
         """What health reports; forgets what `resolve` gave."""
 
+    def shard_add(
+        self, id: str, dtype: str, shape: str, memory: Any, offset: int, nbytes: int, /
+    ) -> None:
+        """Keep a tensor for HTTP (/data): so many bytes of a Held, or a copy of another
+        buffer. The shape is JSON."""
+
+    def shard_find(
+        self, id: str, /
+    ) -> tuple[str, str, str, tuple[Any, int], int] | None:
+        """Its type ("tensor"), dtype, shape, (memory, offset) and bytes."""
+
+    def shard_remove(self, id: str, /) -> bool: ...
     def end(self) -> None: ...
     def terminate(self, signum: int, /) -> bool:
         """For the handler of SIGTERM: raises SystemExit, and again until `leave`.

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import warnings
+from contextlib import suppress
 from errno import ENOENT, ETIMEDOUT
 from time import monotonic
 
@@ -15,6 +16,7 @@ from muster._arguments import options_checked
 from muster._session import launch as _launch
 from muster._session import options as _options
 from muster._session import package as _package
+from muster._session import torchrun
 from muster._session.logs import LogPump
 from muster._session.nodes import Node, NodeWatch, by_name, wait_for
 from muster._session.programs import find_executable, interpreter, session_env
@@ -35,6 +37,7 @@ __all__ = [
     "nodes",
     "on_node",
     "shutdown",
+    "status",
 ]
 
 START_S = 60.0  # of `init`, where no other machines are waited for
@@ -56,6 +59,10 @@ class Session:
         self.head = head
         self.pid = os.getpid()
         self.reservations: dict[str, Reservation] = {}  # by name
+        self.job: dict[str, Any] | None = (
+            None  # what its file says of roles, once asked
+        )
+        self.is_shared = False  # other processes of this job lend their machines
         self._has_store = False
         self.pump = LogPump(head, options.get("dedup_logs", True))
         self.watch = NodeWatch(head)
@@ -106,13 +113,25 @@ class Session:
         except _core.Refused as e:
             raise refused(e, otherwise) from None
 
-    def nodes(self) -> list[Node]:
+    def nodes(self, timeout: float = ANSWER_S) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
-        return sorted(map(Node, self._status()), key=by_name)
+        return sorted(map(Node, self._status(timeout)), key=by_name)
 
-    def _status(self) -> list[_core.Message]:
-        found: list[_core.Message] = self.head.request("status", {}, ANSWER_S)["nodes"]
+    def _status(self, timeout: float = ANSWER_S) -> list[_core.Message]:
+        found: list[_core.Message] = self.head.request("status", {}, timeout)["nodes"]
         return found
+
+    def destroy_clusters(self, grace: float) -> None:
+        """All that this driver has made."""
+        status = self.head.request("status", {}, ANSWER_S)
+        asked = {"own": True, "grace_ns": _core.ns(grace)}
+        ends = [
+            self.head.ask("destroy", {"name": cluster["name"], **asked})
+            for cluster in status["clusters"]
+        ]
+        for end in ends:
+            with suppress(_core.Refused, TimeoutError):
+                end.result(grace + ANSWER_S)
 
     def destroy_cluster(self, name: str, own: bool, uid: int, grace: float) -> None:
         """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
@@ -163,6 +182,15 @@ def changes() -> int:
     if host is not None:
         return host.changes
     return _session.head.changes if _session is not None else 0
+
+
+def status(timeout: float = ANSWER_S) -> dict[str, Any]:
+    """What runs, as `muster status --json` shows it: nodes, drivers, groups and clusters with
+    their workers, and in each worker's "activity" what it does now."""
+    import json
+
+    found: dict[str, Any] = json.loads(session().head.status(timeout))
+    return found
 
 
 def nodes() -> list[Node]:
@@ -256,8 +284,8 @@ def init(
         __pycache__, *.pyc and the like.
 
     Started on every node with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (one process
-    on each node), rank 0 listens there and waits for WORLD_SIZE nodes; on the others
-    `init` lends the machine until the job ends, and then ends the process.
+    on each node), as by torchrun, rank 0 listens and waits for WORLD_SIZE nodes; on the
+    others `init` lends the machine until the job ends, and then ends the process.
 
     Everything ends with `shutdown()`, or with this process, however that ends; of a head
     that was joined, the clusters of this process that are not detached. A second call
@@ -304,14 +332,26 @@ def init(
                 whole = orchestrator == "local" and (nodes is None or num_nodes is None)
                 _lent.begin(num_nodes, num_gpus, num_cpus, whole, left)
             else:
+                _session.is_shared = launch is not None
+                if launch is not None and launch.store:
+                    _publish(launch, left)
                 _session.wait_for_nodes(launch is not None, left)
             if package is not None:
                 _package.send(package)
             if dropped:
                 _tell_what_is_used(dropped, options["address"])
-        except BaseException:
+        except BaseException as e:
             shutdown(grace=0)
+            if type(e) is TimeoutError:
+                raise DeadlineExceeded(
+                    f"init: not ready within {timeout} s: {e}"
+                ) from None
             raise
+
+
+def _publish(launch: _launch.Launch, timeout: float) -> None:
+    at = session().head.request("status", {}, timeout)["addresses"]
+    torchrun.publish(launch.host, launch.port, ",".join(at), timeout)
 
 
 def _tell_what_is_used(dropped: str, address: str) -> None:
@@ -385,6 +425,8 @@ def _let_others_come(
     # Does not return on a node that is only lent.
     options["node_name"] = launch.name if launch else None
     if launch:
+        if launch.local_rank > 0:
+            raise SystemExit(0)  # another process speaks for this node
         secret = _launch.find_secret(secret_file, launch.host)
         if launch.rank > 0:
             agent = find_executable()
@@ -405,10 +447,12 @@ def shutdown(*, grace: float = _core.STOP_GRACE_S) -> None:
     arrays = sys.modules.get("muster._data.remote_array")
     if _session is not None and arrays is not None:
         arrays.fetch_referred()
-    _stop(grace)
+    raised = sys.exc_info()[1]
+    is_end = isinstance(raised, SystemExit) and not raised.code
+    _stop(grace, raised is not None and not is_end)
 
 
-def _stop(grace: float) -> None:
+def _stop(grace: float, failed: bool = False) -> None:
     global _session
     with _lock:
         ending, _session = _session, None
@@ -416,7 +460,7 @@ def _stop(grace: float) -> None:
             return
         try:
             _core.store_close()
-            ending.head.stop(grace)
+            ending.head.stop(grace, failed and ending.is_shared)
         finally:
             ending.pump.join()
             ending.watch.join()
@@ -424,8 +468,22 @@ def _stop(grace: float) -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    if _session is not None and _session.pid == os.getpid():
+    if _session is None or _session.pid != os.getpid():
+        return
+    if _session.is_shared and _session.head.alive:
+        _stop_with_exit_code(_session)
+    else:
         _stop(_core.STOP_GRACE_S)
+
+
+def _stop_with_exit_code(session: Session) -> None:
+    """Those that lend their machines end as this process does: its exit code is known
+    when Python has ended. Workers end now, while what they print can be shown."""
+    session.destroy_clusters(_core.STOP_GRACE_S)
+    _core.store_close()
+    session.head.stop_at_exit()
+    session.pump.join()
+    session.watch.join()
 
 
 def _after_fork() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from muster import _core, api
 from muster._arguments import argument_names, check_options
 from muster._cluster.binding import Binding, check_names
 from muster._cluster.cluster_view import ClusterView
+from muster._cluster.role import Role, no_class
 from muster._cluster.spec import (
     ClusterMeta,
     Step,
@@ -21,10 +23,10 @@ from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
 from muster._session.package import send_again
 from muster._session.rendezvous import barrier
-from muster.config import WorkerConfig, fields_known, mesh_sizes
+from muster.config import WorkerConfig, fields_known, given_names, mesh_sizes
 from muster.errors import ClusterError, DeadlineExceeded, refused
 from muster.resources import ResourceManager
-from muster.view import ENGINE, View
+from muster.view import ENGINE, View, refuse_destroyed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster._cluster.member import Member
-    from muster.groups import GroupPart
+    from muster.groups import GroupPart, PlacementGroup
 
 FORK_S = 600.0  # a constructor beside a worker
 
@@ -98,16 +100,21 @@ class Cluster(ClusterView):
     wait: seconds to wait for room that others hold, in the order of asking; `muster status`
     says what for. What could never fit fails at once.
 
+    In a driver of `muster run` what is not given is as the job's file says of the role of
+    this name, or of `role`: `Cluster("actor")`, or `Cluster("actor", Actor)` where the file
+    names no class. What the two say differently is an error.
+
     Pickles to a handle that can call the workers, from this driver and from them.
     """
 
     def __init__(
         self,
-        name: str,
-        worker_cls: type | str,
+        name: str | None = None,
+        worker_cls: type | str | None = None,
         resource_manager: ResourceManager | GroupPart | None = None,
         worker_config: Any = None,
         *,
+        role: str | None = None,
         config: Any = None,
         detached: bool = False,
         blocking: bool = True,
@@ -116,27 +123,48 @@ class Cluster(ClusterView):
     ) -> None:
         if worker_config is not None and config is not None:
             raise TypeError("config is another name of worker_config: give one of them")
+        name = role if name is None else name
         _check_arguments(name, resource_manager, fields)
+        assert name is not None
         session = api.session()
         session.check_detached(detached, ClusterError)
-        role = WorkerConfig.of(worker_config if config is None else config, **fields)
+        given = worker_config if config is None else config
+        settings = WorkerConfig.of(given, **fields)
+        told = Role.find(session, role or name, role is not None)
+        if told is not None:
+            names = {*given_names(settings, given), *fields}
+            worker_cls, settings = told.merge(
+                worker_cls, settings, names, resource_manager
+            )
+        if worker_cls is None:
+            raise no_class(name, told)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
-        made = (worker_cls, role.args, role.kwargs, role.max_concurrency)
-        step = engine_step(ENGINE, *made, mesh=role.mesh)
-        where = resource_manager if resource_manager is not None else ResourceManager()
+        made = (worker_cls, settings.args, settings.kwargs, settings.max_concurrency)
+        step = engine_step(ENGINE, *made, mesh=settings.mesh)
+        where = resource_manager
+        if told is not None and told.has_places:
+            where = self._group = told.make_group(settings.world_size or 1)
+        elif where is None:
+            where = ResourceManager()
         native = is_native(worker_cls)
-        meta = ClusterMeta(native, role.timeout, methods, role.mesh or None)
-        nodes = [node[0] for node in where.nodes]
-        spec = cluster_spec(name, worker_cls, role, where.request(role), detached)
-        self._prepare(name, meta, session, nodes)
-        self._create(spec, step, wait)
+        meta = ClusterMeta(native, settings.timeout, methods, settings.mesh or None)
+        try:
+            nodes = [node[0] for node in where.nodes]
+            place = where.request(settings)
+            spec = cluster_spec(name, worker_cls, settings, place, detached)
+            self._prepare(name, meta, session, nodes)
+            self._create(spec, step, wait)
+        except BaseException:
+            self._remove_group()
+            raise
         if blocking:
             self.wait()
 
     # ---- creation ---------------------------------------------------------------------
 
     _is_maker = False
+    _group: PlacementGroup | None = None  # that was made for it alone
     _operation: _core.Operation | None = None  # its creation
 
     def _create(self, spec: dict[str, Any], step: Step, wait: float = 0.0) -> None:
@@ -187,13 +215,20 @@ class Cluster(ClusterView):
         self._gone = True
         self._peers = []
         self._members = ()
-        self._first = self._destroyed
+        self._first = partial(refuse_destroyed, self._name)
+        self._remove_group()
+
+    def _remove_group(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            with suppress(Exception):  # a head that is away gives it back with us
+                group.remove()
 
     def _give_up(self) -> None:
-        self._fail()
         owner = self._require_owner()
         with suppress(Exception):
             owner.destroy_cluster(self._name, True, 0, 0)
+        self._fail()
 
     def _complete(self, status: dict[str, Any]) -> None:
         """It was created: what the head tells of it."""
@@ -423,9 +458,10 @@ class Cluster(ClusterView):
         self._operation = None
         self._peers = []
         self._members = members
-        self._first = self._destroyed
+        self._first = partial(refuse_destroyed, self._name)
         if self._owner.head.alive:
             self._owner.destroy_cluster(self._name, self._is_maker, first, grace)
+            self._remove_group()
         self._gone = True
 
     shutdown = destroy

@@ -198,6 +198,13 @@ class WorkerConfig:
         return f"WorkerConfig({', '.join(told)})"
 
 
+def given_names(settings: WorkerConfig, given: Any) -> set[str]:
+    """The fields of `settings`, which were made of `given`, that somebody has chosen."""
+    default = vars(WorkerConfig())
+    chosen = {name for name in default if getattr(settings, name) != default[name]}
+    return chosen | set(given) if isinstance(given, dict) else chosen
+
+
 @functools.cache
 def fields_known() -> tuple[str, ...]:
     return tuple(vars(WorkerConfig()))

@@ -218,13 +218,10 @@ class PlacementGroup(GroupPart):
         self.id: int = told["id"]
         self.name: str = told["name"]
         self._told = told  # a GroupStatus
-        self._seats_made: list[tuple[PlacementGroup, int]] | None = None
 
     @property
     def _seats(self) -> list[tuple[PlacementGroup, int]]:  # type: ignore[override]
-        if self._seats_made is None:
-            self._seats_made = [(self, i) for i in range(len(self))]
-        return self._seats_made
+        return [(self, i) for i in range(len(self))]
 
     def __len__(self) -> int:
         return int(self._told["bundles"])

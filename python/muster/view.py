@@ -35,6 +35,11 @@ CODECS = {
 ENGINE = "default"
 
 
+def refuse_destroyed(name: str, *args: object) -> NoReturn:
+    """In place of a call to a worker of the cluster `name`."""
+    raise ClusterError(f"cluster {name!r} was destroyed")
+
+
 class View:
     """Some of a cluster's workers, called together; `cluster[1:3]` makes one.
 
@@ -307,8 +312,8 @@ class View:
     def _check_division(self, value: Any, rows: int, chunks: int) -> None:
         """Before rows are divided: ValueError where chunks may not be uneven."""
 
-    def _destroyed(self, *args: object) -> NoReturn:
-        raise ClusterError(f"cluster {self._name!r} was destroyed")
+    def _destroyed(self) -> NoReturn:
+        refuse_destroyed(self._name)
 
     # ---- engines ----------------------------------------------------------------------
 

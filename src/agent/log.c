@@ -1,10 +1,11 @@
 /* log.c - the own log of an agent: a file, a terminal, or JSON */
 #include "agent/agent_impl.h"
+#include "base/clock.h"
+#include "base/timestamp.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { TEXT_MAX = 1024 };
@@ -40,9 +41,7 @@ static void print_json(json_t *event, const char *text)
 
 static void print(json_t *event, const char *text)
 {
-    time_t now = time(NULL);
-    char when[32];
-    struct tm tm;
+    struct ms_timestamp now = {0};
 
     if (is_json) {
         print_json(event, text);
@@ -53,11 +52,10 @@ static void print(json_t *event, const char *text)
         dprintf(STDERR_FILENO, "muster agent: %s\n", text);
         return;
     }
-    localtime_r(&now, &tm);
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
+    ms_timestamp_set(&now, ms_wall_ns());
     dprintf(STDERR_FILENO,
-            "%s %s%s%s\n",
-            when,
+            "%s%s%s%s\n",
+            now.text,
             said_by ? said_by : "",
             said_by ? " " : "",
             text);

@@ -1,5 +1,6 @@
 /* worker.c - one worker: its endpoints, its control link, its signals */
 #include "agent/worker.h"
+#include "base/clock.h"
 #include "io/addr.h"
 #include "io/proc.h"
 #include "io/sock.h"
@@ -41,6 +42,8 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
         ms_fork_asked(w, m->fork);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE)
         on_steps_done(w, MS_TAKE(m->steps_done));
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ACTIVITY)
+        ms_activity_answered(w, MS_TAKE(m->activity));
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
         ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);
@@ -173,16 +176,38 @@ static int make_socket(struct ms_worker *w, struct ms_error *err)
     return 0;
 }
 
+/* Where its spec says. */
+static int take_listen(struct ms_worker *w, uint16_t *port, struct ms_error *err)
+{
+    const char *host;
+    struct ms_addr at;
+    int rc = ms_addr_parse_listen(w->spec->listen, &at, err);
+
+    if (rc < 0)
+        return rc;
+    host = at.name;
+    *port = at.port;
+    w->own_listen = calloc(1, sizeof *w->own_listen);
+    return w->own_listen ? ms_listen_init(w->own_listen, &host, 1, err)
+                         : ms_error_set(err, -ENOMEM, "out of memory");
+}
+
+const struct ms_listen *ms_worker_listen(const struct ms_worker *w)
+{
+    return w->own_listen ? w->own_listen : &w->agent->listen;
+}
+
 static int make_tcp(struct ms_worker *w, struct ms_error *err)
 {
-    const struct ms_agent *a = w->agent;
     uint16_t port = 0;
-    int fd = ms_listen_open(&a->listen, &port, err);
+    int fd = *w->spec->listen ? take_listen(w, &port, err) : 0;
 
+    if (fd == 0)
+        fd = ms_listen_open(ms_worker_listen(w), &port, err);
     if (fd < 0)
         return fd;
     w->child_fds[MS_SPAWN_LISTEN_TCP] = fd;
-    w->address = ms_listen_print(&a->listen, ms_host_id(), w->path, port);
+    w->address = ms_listen_print(ms_worker_listen(w), ms_host_id(), w->path, port);
     return w->address ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -317,7 +342,9 @@ void ms_worker_destroy(struct ms_worker *w)
     if (w->exited)
         muster__worker_exited__free_unpacked(w->exited, NULL);
     muster__steps_done__free_unpacked(w->start_steps, NULL);
+    muster__activity__free_unpacked(w->activity, NULL);
     muster__worker_spec__free_unpacked(w->spec, NULL);
+    free(w->own_listen);
     free(w->path);
     free(w->address);
     free(w);
@@ -347,6 +374,7 @@ int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote)
 
     w->pid = pid;
     w->zygote_pid = zygote;
+    w->started_ns = ms_now_ns();
     return rc;
 }
 

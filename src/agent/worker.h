@@ -21,8 +21,9 @@ struct ms_worker {
     uint64_t beside; /* the worker that it was forked beside; 0: none */
     bool is_private; /* a worker asked for it: the head does not know it */
 
-    char *path;    /* of its unix socket */
-    char *address; /* where others find it, as io/addr.h has it */
+    char *path;                   /* of its unix socket */
+    char *address;                /* where others find it, as io/addr.h has it */
+    struct ms_listen *own_listen; /* NULL: it listens where its node does */
     struct ms_log *log;
     struct ms_link *control;  /* NULL: it closed its end */
     struct ms_timer detached; /* since then, while it lives */
@@ -35,6 +36,11 @@ struct ms_worker {
     pid_t pid;              /* 0: not started */
     pid_t zygote_pid;       /* its parent; 0: we are */
     uint64_t steps_request; /* whose answer its steps are */
+    int64_t started_ns;
+    int64_t asked_ns;  /* what it does, and it has not answered; 0: it is not */
+    bool is_awaited;   /* by the round of questions (activity.c) */
+    bool has_answered; /* one of them, once */
+    Muster__Activity *activity; /* its answer, until the round is over */
     Muster__StepsDone
         *start_steps;  /* how those of its spec went, until the head asks */
     bool is_pending;   /* begun, and the result is not known */
@@ -44,6 +50,9 @@ struct ms_worker {
     bool has_orphans;             /* as the last sweep found */
     Muster__WorkerExited *exited; /* not yet told; the start will */
 };
+
+/* Where its TCP socket is bound. */
+const struct ms_listen *ms_worker_listen(const struct ms_worker *w);
 
 /* Make its sockets, pipes, control link, log and control group. Takes the spec, also on
  * failure. NULL with `err`. */

@@ -40,7 +40,7 @@ static int send_boot(struct ms_worker *w)
     boot.n_preload = w->context->message->n_preload;
     boot.preload = w->context->message->preload;
     boot.node_name = (char *)(uintptr_t)w->agent->node;
-    boot.host = w->agent->listen.hosts[0];
+    boot.host = (char *)(uintptr_t)ms_worker_listen(w)->hosts[0];
     boot.spin_path = spin_path;
     boot.tls = config->tls;
     if (w->agent->join) {
@@ -65,10 +65,11 @@ static int set_identity(const struct ms_worker *w, struct ms_env *env)
                    : rc;
 }
 
-/* Collectives use the interface by which others reach this node, unless told. */
+/* Collectives use the interface by which others reach this node, unless told; of a worker that
+ * was told where to listen nothing is known. */
 static int set_interface(const struct ms_worker *w, struct ms_env *env)
 {
-    const char *name = w->agent->listen.interface;
+    const char *name = w->own_listen ? "" : w->agent->listen.interface;
     int rc = *name ? ms_env_printf(env, "GLOO_SOCKET_IFNAME=%s", name) : 0;
 
     return *name && rc == 0 ? ms_env_printf(env, "NCCL_SOCKET_IFNAME==%s", name) : rc;

@@ -25,6 +25,7 @@
 #define MS_METHOD_NAME_MAX  ((size_t)512)        /* "engine\0method" */
 #define MS_ENGINE_NAME_MAX  ((size_t)256)        /* of that, the engine */
 #define MS_METHODS_MAX      4096u                /* interned methods, a session */
+#define MS_METHODS_TOLD     32u                  /* in an Activity: the most called */
 #define MS_CHAIN_MAX        16u                  /* workers that wait on each other */
 #define MS_STREAM_WINDOW    256u                 /* items sent before one is consumed */
 #define MS_STREAM_KEPT_MAX  ((size_t)64 << 20)   /* bytes of a stream, to send again */
@@ -63,13 +64,17 @@
 #define MS_HTTP_SMALL_MAX      ((uint64_t)1 << 20) /* where no more can be meant */
 #define MS_HTTP_SECONDS_MAX    3600                /* a time in a request */
 #define MS_HTTP_BACKLOG_MAX    ((size_t)256 << 10) /* unsent, or read ahead */
-#define MS_HTTP_CONNS_MAX      1024u               /* of one server */
+#define MS_HTTP_CONNS_MAX      4096u               /* of one server */
 #define MS_HTTP_UNPROVEN_MAX   128u /* of these, without a token: the oldest is cut */
 #define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S) /* between two requests */
 #define MS_HTTP_HEAD_NS        (10 * MS_NS_PER_S) /* first byte until the head is whole */
 #define MS_HTTP_SEND_NS        (30 * MS_NS_PER_S) /* a client that takes nothing */
 #define MS_HTTP_LINGER_NS      (1 * MS_NS_PER_S)  /* for a refused client to hear it */
 #define MS_HTTP_RATE_MIN       ((uint64_t)64 << 10) /* bytes a second of a body */
+#define MS_SHARDS_MAX          (1u << 20)           /* tensors kept for others */
+#define MS_SHARD_ID_MAX        256u                 /* characters */
+#define MS_SHARDS_OWN_MAX      ((uint64_t)4 << 30)  /* of these, outside of the store */
+#define MS_SHARD_LEASE_NS      (6 * 3600 * MS_NS_PER_S) /* one that nobody asks for */
 
 /* Plain data */
 #define MS_PLAIN_DEPTH_MAX 64u                /* containers within each other */
@@ -173,7 +178,15 @@
 #define MS_PORTS_MAX         1024u                /* ports held by one process */
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */
 #define MS_STACK_THREADS_MAX 512u
-#define MS_SESSIONS_KEPT     16u /* log folders of ended sessions */
+#define MS_ACTIVITY_NS       (500 * MS_NS_PER_MS) /* for a worker to say what it does */
+#define MS_DEVICE_MEMORY_OLD_NS                                                        \
+    (10 * MS_NS_PER_S) /* what was read of devices is shown, and a reading may take */
+#define MS_ACTIVITY_NODE_NS (2 * MS_NS_PER_S) /* and for a node, with all of its own */
+#define MS_SESSIONS_KEPT    16u               /* log folders of ended sessions... */
+#define MS_SESSIONS_KEPT_SIZE                                                          \
+    ((uint64_t)4 << 30) /* ...of this size together, but for the newest... */
+#define MS_SESSIONS_KEPT_AGE_NS                                                        \
+    (14 * 86400 * MS_NS_PER_S) /* ...and since their last line */
 
 /* Agents that one head starts on its own machine. */
 enum { MS_NODES_HERE_MAX = 256 };

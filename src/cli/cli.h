@@ -37,12 +37,16 @@ enum ms_opt {
     /* single commands */
     MS_OPT_FOLLOW,
     MS_OPT_LINES,
+    MS_OPT_SINCE,
+    MS_OPT_GREP,
+    MS_OPT_TIMESTAMPS,
     MS_OPT_AGENT,
     MS_OPT_ALL,
     MS_OPT_YES,
     MS_OPT_GRACE,
     MS_OPT_PYTHON,
     MS_OPT_FORMAT,
+    MS_OPT_ONCE,
     /* head and agent */
     MS_OPT_LISTEN,
     MS_OPT_NAME,
@@ -187,6 +191,7 @@ const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos);
 
 /* The commands, one file each. */
 enum ms_exit ms_cmd_status(const struct ms_cli *cli);
+enum ms_exit ms_cmd_top(const struct ms_cli *cli);
 enum ms_exit ms_cmd_list(const struct ms_cli *cli);
 enum ms_exit ms_cmd_get(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stop(const struct ms_cli *cli);

@@ -182,7 +182,7 @@ enum ms_exit ms_cmd_get(const struct ms_cli *cli)
 
     if (kind == MS_VIEW_KINDS)
         return ms_out_fail(cli, MS_EXIT_USAGE, "say what: " MS_CLI_THINGS);
-    code = ms_target_look(&t, cli, &status);
+    code = ms_target_look(&t, cli, true, &status);
     if (!code && kind == MS_VIEW_WORKERS) { /* "actor/0@node", as in logs, is actor/0 */
         code = ms_cli_selector_parse(cli, name, &worker);
         if (!code && worker.has_rank) {

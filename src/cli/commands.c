@@ -17,16 +17,40 @@
 const struct ms_cli_command ms_cli_commands[] = {
     {
         .name = "status",
-        .summary = "nodes, drivers, clusters and workers of what runs",
+        .summary = "nodes, drivers, clusters and workers, and what each worker does",
         .text = "Shows the newest session that runs on this machine, and names the "
                 "others. A session\nbegins with muster.init() in a driver and ends "
                 "with it, or is that of `muster head`.\nOf many nodes or workers only "
-                "the counts are shown, and those that are not well.",
+                "the counts are shown, and those that are not well.\nA worker is "
+                "starting, constructing, idle, busy with a METHOD, stopped (SIGSTOP or "
+                "a debugger),\nsilent (it does not answer), or has exited: WHY. FOR is "
+                "how long "
+                "that has been so. QUEUED calls wait for\nit, CALLS have run. MEMORY "
+                "is what is resident, DEV MEM what is in use on its devices, -\nwhere "
+                "that cannot be asked.",
         .example = "muster status\n"
                    "muster status --head 10.0.0.1:7777 --secret-file secret --json",
         .options = ASK,
         .exits = EXITS_ASK,
         .run = ms_cmd_status,
+    },
+    {
+        .name = "top",
+        .operands = "[CLUSTER[/RANK]]",
+        .operands_max = 1,
+        .words = MS_WORDS_WORKERS,
+        .summary = "what the workers do, on a screen that is drawn anew each second",
+        .text = "The columns are those of `muster status`, with the processor time "
+                "(100 is one processor) and\nthe calls that each worker has had since "
+                "the screen before. First are workers that have failed or\ndo not "
+                "answer, then those that construct, then those that are busy for "
+                "longest. Keys: t this order,\nc by processor time, m by memory, r by "
+                "calls a second, n by name, arrows and space to scroll,\nq or Ctrl-C "
+                "to end. Without a terminal, with --once or --json it prints once.",
+        .example = "muster top\nmuster top actor --once",
+        .options = OPT(ONCE) | ASK,
+        .exits = EXITS_ASK,
+        .run = ms_cmd_top,
     },
     {
         .name = "list",
@@ -64,14 +88,18 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 1,
         .words = MS_WORDS_WORKERS,
         .summary = "what the workers have printed, also of sessions that have ended",
-        .text = "Without an operand, all workers in the order of their lines. With a "
-                "cluster, each of its\nworkers, every line behind its CLUSTER/RANK. "
-                "With a rank, that worker's output as it is.\nIf nothing runs, the "
-                "newest session that has ended. With --json, one object a line. Of a "
-                "daemon head the\nlogs are read from its nodes: what is there one log "
-                "after the other, what -f waits for in\nthe order of its lines.",
-        .example = "muster logs -f actor\nmuster logs actor/0 -n 100",
-        .options = OPT(FOLLOW) | OPT(LINES) | OPT(AGENT) | ASK,
+        .text =
+            "Without an operand, all workers. With a cluster, each of its workers, "
+            "every line behind its\nCLUSTER/RANK. With a rank, that worker's output "
+            "as it is. Lines come in the order of the\ntimes at which the nodes "
+            "have read them. If nothing runs, the newest session that has ended;\n"
+            "`muster list sessions` shows the others, --session names one. With "
+            "--json, one object a\nline, with its time. With -n and --grep, the last "
+            "lines that match. Of a daemon head the logs\nare read from its nodes.",
+        .example = "muster logs -f actor\nmuster logs actor/0 -n 100\n"
+                   "muster logs --since 10m --grep 'loss|nan' --timestamps",
+        .options = OPT(FOLLOW) | OPT(LINES) | OPT(SINCE) | OPT(GREP) | OPT(TIMESTAMPS) |
+                   OPT(AGENT) | ASK,
         .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_logs,
     },

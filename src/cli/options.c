@@ -16,6 +16,9 @@ const char ms_cli_description[] =
 const struct ms_cli_variable ms_cli_environment[] = {
     {"MUSTER_HOME", "the folder of the sessions (default /tmp/muster-<uid>)"},
     {"MUSTER_ADDRESS", "the head that is asked if no option says which: HOST:PORT"},
+    {"MUSTER_LOGS_KEPT", "how many ended sessions' logs stay (default 16)"},
+    {"MUSTER_LOGS_KEPT_SIZE", "how much they may take together (default 4GiB)"},
+    {"MUSTER_LOGS_KEPT_AGE", "how long they stay (default 14d)"},
     {"MUSTER_SECRET_FILE", "the file with the secret of that head"},
     {"NO_COLOR", "if it is not empty, nothing is printed in colour"},
     {0},
@@ -60,6 +63,19 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                       .value = "LINES",
                       .range = {0, 1000000000},
                       .help = "only the last LINES lines (of each worker)"},
+    [MS_OPT_SINCE] = {.name = "since",
+                      .value = "TIME",
+                      .help = "only lines since then: 90s, 10m, 1h30m or 2d ago, or "
+                              "2026-11-18T05:00 (local, unless Z or +02:00 is behind "
+                              "it)"},
+    [MS_OPT_GREP] = {.name = "grep",
+                     .letter = 'g',
+                     .value = "REGEX",
+                     .help = "only lines with this extended regular expression in "
+                             "them"},
+    [MS_OPT_TIMESTAMPS] = {.name = "timestamps",
+                           .letter = 'T',
+                           .help = "show when each line was read, in UTC"},
     [MS_OPT_AGENT] = {.name = "agent", .help = "the agent's own log"},
     [MS_OPT_ALL] = {.name = "all",
                     .letter = 'a',
@@ -73,6 +89,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                        .value = "PATH",
                        .words = MS_WORDS_FILES,
                        .help = "check this interpreter"},
+    [MS_OPT_ONCE] = {.name = "once", .help = "print one table and end"},
     [MS_OPT_FORMAT] = {.name = "format",
                        .value = "FORMAT",
                        .choices = "text man markdown bash zsh fish",

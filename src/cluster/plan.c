@@ -143,6 +143,8 @@ static int set_visible(struct ms_env *env,
     MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
     const char *told = value_of(p->spec, variable), *value;
 
+    if (told && (!shape || !shape->n_devices))
+        return 0; /* no device of this node is ours to give: what is told stays */
     if (ms_shape_visible(shape, variable, shown->devices, shown->count, &text) < 0 ||
         !(value = ms_buf_str(&text)))
         return -ENOMEM;

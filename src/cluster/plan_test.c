@@ -203,6 +203,7 @@ static void test_all_devices_of_the_node(void **state)
 
 static void test_a_node_that_has_told_nothing(void **state)
 {
+    static char told[] = "CUDA_VISIBLE_DEVICES=5";
     MS_CLEANUP(rig_destroy) struct rig *rig = rig_create();
     Muster__WorkerSpec *w;
 
@@ -211,6 +212,11 @@ static void test_a_node_that_has_told_nothing(void **state)
     w = plan(rig, 0);
     assert_string_equal(get(w, "CUDA_VISIBLE_DEVICES"), "");
     assert_string_equal(get(w, "MUSTER_DEVICE_VARIABLE"), "CUDA_VISIBLE_DEVICES");
+    spec_free(&w);
+    rig->env[0] = told; /* of devices that are not Muster's to give */
+    rig->worker.n_env = 1;
+    w = plan(rig, 0);
+    assert_string_equal(get(w, "CUDA_VISIBLE_DEVICES"), "5");
     spec_free(&w);
 }
 

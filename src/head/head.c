@@ -107,6 +107,11 @@ bool ms_head_is_forgotten(const struct ms_head *h)
     return h->forgotten || getpid() != h->session.driver_pid;
 }
 
+void ms_head_fail(struct ms_head *h)
+{
+    h->has_failed = true;
+}
+
 void ms_head_stop(struct ms_head *h, int64_t grace_ns)
 {
     struct ms_head_op *op;

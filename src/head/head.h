@@ -161,6 +161,9 @@ const char *ms_head_http_address(const struct ms_head *h);
  * MS_FLEET_END_NS for them to be given back. */
 void ms_head_stop(struct ms_head *h, int64_t grace_ns);
 
+/* Before it: the driver has failed, and agents that have joined end with exit code 1. */
+void ms_head_fail(struct ms_head *h);
+
 /* In a forked child: close what was inherited (and everything else that is watched by
  * the head's loop), touch nothing of the session. All that is legal afterwards: this
  * again, ms_head_stop, which then does nothing, and requests, which fail. */
@@ -219,6 +222,10 @@ void ms_head_ask_successor(struct ms_head *h, uint64_t uid);
 
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);
+
+/* The key under which `muster run` has what its file says of roles (job/file.h), for the
+ * driver. */
+#define MS_KV_JOB "muster/job"
 
 /* Anything that a head can be asked (verbs.h): the result is what answers it in
  * proto/muster.proto. The message is borrowed until the call returns. In an embedded head

@@ -75,6 +75,7 @@ struct ms_head {
     pthread_t thread;
     bool has_thread;
     bool forgotten;
+    atomic_bool has_failed; /* the driver, whose end this is */
     int marker_fd; /* watched by the loop for nothing: names it to ms_head_forget */
     struct ms_watch marker;
 

@@ -37,6 +37,7 @@ static void tell_agents(struct ms_head *h)
     Muster__AgentStop stop = MUSTER__AGENT_STOP__INIT;
 
     h->stopping.sent = true;
+    stop.failed = h->has_failed;
     ms_list_each (n, &h->nodes, struct ms_node, link)
         if (ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, &stop) == -ENOMEM &&
             n->child)

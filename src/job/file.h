@@ -6,7 +6,7 @@
  *   roles:
  *     actor_train: {device_mapping: "0-15", num_gpus_per_worker: 1}
  *     rollout: {world_size: 4, bundle: {GPU: 2, CPU: 8}, strategy: SPREAD}
- *     reward: {world_size: 8, num_cpus: 1}
+ *     reward: {world_size: 8, num_cpus: 1, worker_cls: workers.Reward}
  *
  *   name: first
  *   driver: [python, train.py]
@@ -20,9 +20,11 @@
 #define MS_JOB_FILE_H
 
 #include "base/error.h"
+#include "job/yaml.h"
 #include "proto/muster.pb-c.h"
 #include "resource/place.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #define MS_JOB_NODES_MAX ((size_t)1 << 20)
@@ -44,7 +46,9 @@ struct ms_job_role {
     uint64_t gpu_milli;      /* whole devices, or a share of one */
     struct ms_selector selector;
     enum ms_strategy strategy;
-    char *same; /* a label; NULL: none */
+    char *same;             /* a label; NULL: none */
+    struct ms_yaml_at mesh; /* while the file is read */
+    json_t *told; /* all of it as the file has it, also what its workers are */
 };
 
 struct ms_job {
@@ -69,5 +73,9 @@ int ms_job_read(struct ms_job *job,
                 size_t len,
                 struct ms_error *err);
 void ms_job_finish(struct ms_job *job);
+
+/* What drivers of the job are told of its roles: {"file": NAME, "roles": {NAME: ROLE}}, with
+ * the keys of the file. NULL: out of memory. */
+json_t *ms_job_roles_json(const struct ms_job *job, const char *file);
 
 #endif

@@ -1,4 +1,5 @@
-/* file_impl.h - readers of the keys of a job: file_nodes.c, file_roles.c; private to job/ */
+/* file_impl.h - readers of the keys of a job: file_nodes.c, file_roles.c, file_workers.c;
+ * private to job/ */
 #ifndef MS_JOB_FILE_IMPL_H
 #define MS_JOB_FILE_IMPL_H
 
@@ -9,5 +10,17 @@
 ms_yaml_reader ms_job_read_nodes;
 ms_yaml_reader ms_job_read_roles;
 void ms_job_role_finish(struct ms_job_role *r);
+
+/* Of a role: what its workers are. Checked alone: *out means nothing. */
+ms_yaml_reader ms_job_read_class;
+ms_yaml_reader ms_job_read_list;
+ms_yaml_reader ms_job_read_words;
+ms_yaml_reader ms_job_read_named;
+ms_yaml_reader ms_job_read_variables;
+ms_yaml_reader ms_job_read_visible;
+ms_yaml_reader ms_job_read_some; /* a number above 0 */
+ms_yaml_reader ms_job_read_flag;
+/* Whether so many ranks have such a mesh. */
+int ms_job_check_mesh(struct ms_yaml_at at, uint32_t world_size, struct ms_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/name.h"
 #include "job/file_impl.h"
+#include "job/yaml_json.h"
 #include "resource/mapping.h"
 
 #include <assert.h>
@@ -146,6 +147,20 @@ static const struct ms_yaml_field role_fields[] = {
     {"bundle", read_bundle, 0, false},
     {"strategy", read_strategy, ROLE(strategy), false},
     {"same", ms_yaml_to_text, ROLE(same), false},
+    {"worker_cls", ms_job_read_class, 0, false},
+    {"args", ms_job_read_list, 0, false},
+    {"kwargs", ms_job_read_named, 0, false},
+    {"mesh", ms_yaml_to_at, ROLE(mesh), false},
+    {"env", ms_job_read_variables, 0, false},
+    {"preload", ms_job_read_words, 0, false},
+    {"start", ms_job_read_words, 0, false},
+    {"python", ms_job_read_words, 0, false},
+    {"working_dir", ms_job_read_words, 0, false},
+    {"visible", ms_job_read_visible, 0, false},
+    {"http_open", ms_job_read_flag, 0, false},
+    {"max_concurrency", ms_job_read_some, 0, false},
+    {"timeout", ms_job_read_some, 0, false},
+    {"start_timeout", ms_job_read_some, 0, false},
     {0},
 };
 
@@ -159,6 +174,7 @@ void ms_job_role_finish(struct ms_job_role *r)
     free((void *)(uintptr_t)r->bundle.extras);
     free(r->kind);
     ms_selector_finish(&r->selector);
+    json_decref(r->told);
 }
 
 static bool has_key(struct ms_yaml_at map, const char *key)
@@ -193,6 +209,15 @@ check_role(struct ms_yaml_at at, const struct ms_job_role *r, struct ms_error *e
     return 0;
 }
 
+static uint32_t ranks_of(const struct ms_job_role *r)
+{
+    uint32_t each = r->num_gpus_per_worker ? r->num_gpus_per_worker : 1;
+
+    if (r->world_size || !r->device_count)
+        return r->world_size ? r->world_size : 1;
+    return (uint32_t)r->device_count / each;
+}
+
 static int read_role(struct ms_job *job,
                      struct ms_yaml_at key,
                      struct ms_yaml_at at,
@@ -222,7 +247,25 @@ static int read_role(struct ms_job *job,
         return rc;
     if (r->num_gpus_per_worker == UNSET)
         r->num_gpus_per_worker = r->device_count > 0;
-    return check_role(at, r, err);
+    rc = check_role(at, r, err);
+    if (rc == 0 && r->mesh.yaml)
+        rc = ms_job_check_mesh(r->mesh, ranks_of(r), err);
+    if (rc < 0)
+        return rc;
+    r->told = ms_yaml_json(at, err);
+    return r->told ? 0 : -EINVAL;
+}
+
+json_t *ms_job_roles_json(const struct ms_job *job, const char *file)
+{
+    json_t *roles = json_object();
+
+    for (size_t i = 0; i < job->role_count; i++)
+        if (json_object_set(roles, job->roles[i].name, job->roles[i].told) < 0) {
+            json_decref(roles);
+            return NULL;
+        }
+    return json_pack("{s:s, s:o}", "file", file, "roles", roles);
 }
 
 int ms_job_read_roles(struct ms_yaml_at at, void *out, struct ms_error *err)

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -201,6 +202,42 @@ static void test_what_is_wrong(void **state)
     }
 }
 
+static void test_drivers_are_told_of_roles(void **state)
+{
+    struct ms_job job =
+        read_job("roles:\n"
+                 "  a: {worker_cls: m.A, args: [1, -2.5, '3', true, ~, 1e999, 0x1],\n"
+                 "      kwargs: {deep: {list: []}}, mesh: {tp: 2}, world_size: 4}\n"
+                 "  b: {}\n");
+    json_t *told = ms_job_roles_json(&job, "x.yaml");
+    char *text = json_dumps(told, JSON_COMPACT);
+
+    (void)state;
+    assert_string_equal(
+        text,
+        "{\"file\":\"x.yaml\",\"roles\":{\"a\":{\"worker_cls\":\"m.A\",\"args\":[1,-2."
+        "5,"
+        "\"3\",true,null,\"1e999\",\"0x1\"],\"kwargs\":{\"deep\":{\"list\":[]}},"
+        "\"mesh\":{\"tp\":2},\"world_size\":4},\"b\":{}}}");
+    free(text);
+    json_decref(told);
+    ms_job_finish(&job);
+}
+
+static void test_levels_of_arguments(void **state)
+{
+    char text[256] = "roles: {a: {args: ";
+    struct ms_error err = {0};
+    struct ms_job job;
+
+    (void)state;
+    memset(text + strlen(text), '[', 40);
+    memset(text + strlen(text), ']', 40);
+    strcat(text, "}}");
+    assert_int_equal(ms_job_read(&job, "x.yaml", text, strlen(text), &err), -EINVAL);
+    assert_non_null(strstr(err.text, "more than 32 levels"));
+}
+
 static void test_no_file(void **state)
 {
     struct ms_error err = {0};
@@ -219,6 +256,8 @@ int main(void)
         cmocka_unit_test(test_driver),
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_what_is_wrong),
+        cmocka_unit_test(test_drivers_are_told_of_roles),
+        cmocka_unit_test(test_levels_of_arguments),
         cmocka_unit_test(test_no_file),
     };
 

@@ -163,7 +163,7 @@ int ms_yaml_blame(struct ms_yaml_at at, int rc, struct ms_error *err)
 
 /* ---- values ---------------------------------------------------------------------- */
 
-static bool is_plain(struct ms_yaml_at at)
+bool ms_yaml_is_plain(struct ms_yaml_at at)
 {
     const yaml_node_t *n = node_of(at);
 
@@ -186,7 +186,7 @@ bool ms_yaml_is_null(struct ms_yaml_at at)
     const char *text = ms_yaml_text(at);
 
     return !node_of(at) ||
-           (is_plain(at) && text &&
+           (ms_yaml_is_plain(at) && text &&
             (!*text || !strcmp(text, "~") || !strcasecmp(text, "null")));
 }
 
@@ -329,7 +329,7 @@ static int wrong(struct ms_yaml_at at, const char *wanted, struct ms_error *err)
                             err,
                             "%s is wanted here, not %s'%.64s'",
                             wanted,
-                            is_plain(at) ? "" : "the text ",
+                            ms_yaml_is_plain(at) ? "" : "the text ",
                             text);
     return ms_yaml_fail(at,
                         err,
@@ -353,7 +353,7 @@ int ms_yaml_to_text(struct ms_yaml_at at, void *out, struct ms_error *err)
 static int
 whole(struct ms_yaml_at at, uint64_t most, uint64_t *out, struct ms_error *err)
 {
-    const char *text = is_plain(at) ? ms_yaml_text(at) : NULL;
+    const char *text = ms_yaml_is_plain(at) ? ms_yaml_text(at) : NULL;
     uint64_t n;
 
     if (!text || !*text || strspn(text, "0123456789") != strlen(text))
@@ -384,7 +384,7 @@ int ms_yaml_to_amount(struct ms_yaml_at at, void *out, struct ms_error *err)
 
 int ms_yaml_to_milli(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
-    const char *text = is_plain(at) ? ms_yaml_text(at) : NULL;
+    const char *text = ms_yaml_is_plain(at) ? ms_yaml_text(at) : NULL;
     double n = 0;
     char *end = NULL;
 
@@ -409,7 +409,7 @@ int ms_yaml_to_size(struct ms_yaml_at at, void *out, struct ms_error *err)
 
 int ms_yaml_to_bool(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
-    const char *text = is_plain(at) ? ms_yaml_text(at) : "";
+    const char *text = ms_yaml_is_plain(at) ? ms_yaml_text(at) : "";
     bool is_true = text && !strcasecmp(text, "true");
 
     if (!is_true && (!text || strcasecmp(text, "false") != 0))

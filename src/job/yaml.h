@@ -44,6 +44,7 @@ int ms_yaml_blame(struct ms_yaml_at at, int rc, struct ms_error *err);
 bool ms_yaml_is_null(struct ms_yaml_at at); /* nothing, ~ or null */
 bool ms_yaml_is_map(struct ms_yaml_at at);
 bool ms_yaml_is_list(struct ms_yaml_at at);
+bool ms_yaml_is_plain(struct ms_yaml_at at); /* a scalar without quotes */
 
 /* Elements of a list, or entries of a map; 0 of anything else. */
 size_t ms_yaml_count(struct ms_yaml_at at);

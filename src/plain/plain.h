@@ -138,6 +138,10 @@ struct ms_plain_item {
     };
 };
 
+/* float32 to bfloat16 in place, to the nearest, as torch does; and back into `out`. */
+void ms_bfloat16_narrow(uint8_t *data, size_t count);
+void ms_bfloat16_widen(const uint8_t *data, size_t count, uint8_t *out);
+
 /* The value in [c.at, c.end). 0 or -EBADMSG. */
 int ms_plain_read(struct ms_plain_cursor c, struct ms_plain_item *out);
 

@@ -2,8 +2,8 @@
  *
  * The driver's own, but for what must not travel: MUSTER_SECRET is the key to the job, and
  * a worker's environment can be read by all that it starts. Workers are given the secret on
- * their control socket. Numeric libraries of workers have one thread unless the driver has
- * said otherwise.
+ * their control socket. What torchrun says of the driver is not true of workers. Numeric
+ * libraries of workers have one thread unless the driver has said otherwise.
  */
 #ifndef MS_SESSION_ENV_H
 #define MS_SESSION_ENV_H

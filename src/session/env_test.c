@@ -35,6 +35,23 @@ static void test_the_secret_stays(void **state)
     expect(driver, wanted);
 }
 
+static void test_what_torchrun_says_of_the_driver_stays(void **state)
+{
+    const char *driver[] = {"GROUP_RANK=0",
+                            "TORCHELASTIC_RUN_ID=1",
+                            "TORCHELASTIC_USE_AGENT_STORE=True",
+                            "ROLE_NAME=default",
+                            "TORCH_HOME=/h",
+                            "OMP_NUM_THREADS=1",
+                            NULL};
+    const char *wanted[] = {"TORCH_HOME=/h", "OMP_NUM_THREADS=1", NULL};
+    const char *users[] = {"ROLE_NAME=mine", "OMP_NUM_THREADS=1", NULL};
+
+    (void)state;
+    expect(driver, wanted);
+    expect(users, users);
+}
+
 static void test_one_thread_unless_told(void **state)
 {
     const char *none[] = {NULL}, *one[] = {"OMP_NUM_THREADS=1", NULL};
@@ -51,6 +68,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_secret_stays),
+        cmocka_unit_test(test_what_torchrun_says_of_the_driver_stays),
         cmocka_unit_test(test_one_thread_unless_told),
     };
 

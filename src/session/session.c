@@ -340,6 +340,12 @@ void ms_driver_session_stop(struct ms_driver_session *s, int64_t grace_ns)
     s->head = NULL;
 }
 
+void ms_driver_session_fail(struct ms_driver_session *s)
+{
+    if (s->head)
+        ms_head_fail(s->head);
+}
+
 void ms_driver_session_destroy(struct ms_driver_session *s)
 {
     if (!s)

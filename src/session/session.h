@@ -55,6 +55,9 @@ ms_driver_session_start(const struct ms_driver_session_options *o,
  * nothing. From any thread but the head's. */
 void ms_driver_session_stop(struct ms_driver_session *s, int64_t grace_ns);
 
+/* Before it: the driver has failed (ms_head_fail). */
+void ms_driver_session_fail(struct ms_driver_session *s);
+
 /* After stop, or in a forked child: free it. NULL does nothing. Peers and calls may outlive
  * it. */
 void ms_driver_session_destroy(struct ms_driver_session *s);

@@ -74,6 +74,23 @@ tell_agent(void *arg, Muster__WorkerToAgent__BodyCase body_case, const void *bod
 
 /* ---- the agent ------------------------------------------------------------------- */
 
+/* Between its start and the first thing that the engine does it imports, for its steps. */
+static void tell_activity(struct ms_host *h)
+{
+    Muster__Activity *a = ms_server_activity(h->server);
+    int64_t since_ns = ms_steps_since_ns(h->steps);
+
+    if (!a)
+        return;
+    a->uid = h->boot->uid;
+    if (a->doing == MUSTER__DOING__DOING_IDLE && since_ns) {
+        a->doing = MUSTER__DOING__DOING_CONSTRUCTING;
+        a->for_ns = (uint64_t)(ms_now_ns() - since_ns);
+    }
+    tell_agent(h, MUSTER__WORKER_TO_AGENT__BODY_ACTIVITY, a);
+    muster__activity__free_unpacked(a, NULL);
+}
+
 static void on_link_body(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_host *h = arg;
@@ -87,6 +104,8 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
         ms_client_successor(h->client, m->successor->uid, m->successor->worker);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_STEPS)
         ms_steps_run(h->steps, MS_TAKE(m->steps));
+    else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_ASK_ACTIVITY)
+        tell_activity(h);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
         ms_worker_http_forked(h->http, m->forked);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_CHILD)
@@ -219,6 +238,9 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
                                    .has_engine = true,
                                    .tls = (enum ms_tls_mode)h->boot->tls,
                                    .grace_ns = 2 * (int64_t)h->boot->link_grace_ns,
+                                   /* open: there are no strangers */
+                                   .unproven_max =
+                                       h->boot->http_open ? MS_HTTP_CONNS_MAX : 0,
                                    .ops = &h->server_ops,
                                    .arg = h};
     struct ms_client_options co = {.secret = h->boot->secret.data,
@@ -305,6 +327,11 @@ uint64_t ms_host_changes(const struct ms_host *h)
 struct ms_server *ms_host_server(struct ms_host *h)
 {
     return h->server;
+}
+
+struct ms_worker_http *ms_host_http(struct ms_host *h)
+{
+    return h->http;
 }
 
 struct ms_client *ms_host_client(struct ms_host *h)

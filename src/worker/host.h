@@ -17,6 +17,7 @@
 #include "wire/server/server.h"
 
 struct ms_host;
+struct ms_worker_http;
 
 struct ms_host_options {
     int control_fd; /* these three are taken over, also on failure; WorkerBoot is the first
@@ -57,6 +58,9 @@ int ms_host_alloc_ports(void *host,
                         uint32_t count,
                         uint32_t *ports,
                         struct ms_error *err);
+
+/* Its tensors for HTTP: ms_worker_http_keep and ms_worker_http_shards. */
+struct ms_worker_http *ms_host_http(struct ms_host *h);
 
 /* The worker ends: what can still be answered is. Any thread. */
 void ms_host_end(struct ms_host *h);

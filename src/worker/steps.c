@@ -2,6 +2,7 @@
 #include "worker/steps.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/proto.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@ struct ms_steps {
     Muster__RunSteps *run;   /* under way, or the last one; NULL: there was none */
     Muster__StepsDone *done; /* its answers so far */
     bool is_over;
+    int64_t since_ns; /* when it began */
 };
 
 static void next(struct ms_steps *s);
@@ -151,6 +153,11 @@ static void refuse(struct ms_steps *s, Muster__RunSteps *run)
     muster__run_steps__free_unpacked(run, NULL);
 }
 
+int64_t ms_steps_since_ns(const struct ms_steps *s)
+{
+    return s->run && !s->is_over ? s->since_ns : 0;
+}
+
 void ms_steps_run(struct ms_steps *s, Muster__RunSteps *run)
 {
     Muster__StepsDone *done;
@@ -170,5 +177,6 @@ void ms_steps_run(struct ms_steps *s, Muster__RunSteps *run)
     s->run = run;
     s->done = done;
     s->is_over = false;
+    s->since_ns = ms_now_ns();
     next(s);
 }

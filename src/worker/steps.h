@@ -24,6 +24,9 @@ ms_steps_create(struct ms_server *server, ms_steps_done_fn *on_done, void *arg);
 /* Before the server, and not while a run is under way on a loop that still runs. */
 void ms_steps_destroy(struct ms_steps *s);
 
+/* When the run under way began; 0: there is none. Loop's thread. */
+int64_t ms_steps_since_ns(const struct ms_steps *s);
+
 /* Takes the message. Loop's thread. */
 void ms_steps_run(struct ms_steps *s, Muster__RunSteps *run);
 

@@ -7,6 +7,7 @@ import socket
 from typing import Any
 
 from muster import _core
+from muster._adapters import lease
 from muster.future import Future
 from muster.view import View
 
@@ -24,7 +25,9 @@ class RemoteMethod:
         self._name = name
 
     def remote(self, *args: Any, **kwargs: Any) -> Future:
-        return self._view.execute_rank_zero_async(self._name, *args, **kwargs)
+        made = self._view.execute_rank_zero_async(self._name, *args, **kwargs)
+        noted: Future = lease.noted(self._view, made)
+        return noted
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(

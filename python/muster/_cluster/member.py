@@ -20,7 +20,7 @@ _HELPERS = "MUSTER_HELPERS"  # src/head/clusters/helpers.c
 
 
 class Member:
-    """A worker, as the head tells of it. Pickles without its connection, `peer`."""
+    """A worker, as the head tells of it. Pickles without its connection and its lease."""
 
     native: bool  # a process without Python
     uid: int
@@ -32,6 +32,7 @@ class Member:
     node: tuple[int, str]  # its index among the cluster's, and its name
     label: str  # "cluster/rank@node"
     peer: Any
+    lease: Any = None  # of an adapter: what ends it when nobody refers to it any more
 
     def __init__(
         self,
@@ -61,7 +62,8 @@ class Member:
         self.label = f"{cluster}/{told.get('rank', self.rank)}@{node}"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: v for name, v in self.__dict__.items() if name != "peer"}
+        own = ("peer", "lease")
+        return {name: v for name, v in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

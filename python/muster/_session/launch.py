@@ -2,7 +2,8 @@
 
 # RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who a process is, where WORLD_SIZE
 # counts nodes: one process on each. Rank 0 hosts the head at MASTER_ADDR:MASTER_PORT;
-# the others lend their machine to it and end with the job.
+# the others lend their machine to it and end with the job. torchrun also says which node
+# a process is on and has a store of its own at that port: see torchrun.py.
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ import math
 import os
 import sys
 from collections import namedtuple
+from time import monotonic
 
 from muster import _core
+from muster._session import torchrun
 from muster.errors import MusterError
 
 TYPE_CHECKING = False
@@ -33,8 +36,10 @@ _HOW = (
 )
 
 
-class Launch(namedtuple("Launch", "rank world_size host port name")):
-    """Who this process is among those that were started together; `name`: of its node."""
+class Launch(namedtuple("Launch", "rank world_size host port name local_rank store")):
+    """Who this process is among those that were started together. Ranks are those of
+    nodes; `name`: of its node; `local_rank`: above 0 beside the one that speaks for the
+    node; `store`: torchrun's is at the port."""
 
     @property
     def address(self) -> str:
@@ -49,25 +54,28 @@ def find(environ: Mapping[str, str]) -> Launch | None:
     """What the environment says; None: this process was started alone."""
     if _INSIDE in environ or not all(environ.get(name) for name in _NAMES):
         return None
-    rank, world_size, port = (
-        _number(environ, name) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")
-    )
-    if world_size == 1 and rank == 0:
+    by_torchrun = torchrun.has_started(environ)
+    names = ("GROUP_RANK", "GROUP_WORLD_SIZE") if by_torchrun else _NAMES[:2]
+    rank, world_size = (_number(environ, name) for name in names)
+    port = _number(environ, "MASTER_PORT")
+    local_rank = _number(environ, "LOCAL_RANK") if by_torchrun else 0
+    if world_size == 1 and rank == 0 and local_rank == 0:
         return None
     if not 0 <= rank < world_size:
-        raise MusterError(f"RANK={rank} is not below WORLD_SIZE={world_size}")
+        raise MusterError(f"{names[0]}={rank} is not below {names[1]}={world_size}")
     if not 0 < port < 65536:
         raise MusterError(f"MASTER_PORT={port} is no port")
-    if _number(environ, "LOCAL_WORLD_SIZE", 1) != 1:
+    if _number(environ, "LOCAL_WORLD_SIZE", 1) != 1 and not by_torchrun:
         raise MusterError(
             f"LOCAL_WORLD_SIZE={environ['LOCAL_WORLD_SIZE']}: start one process on each "
-            "node (torchrun --nproc-per-node=1); Muster starts the workers"
+            "node; Muster starts the workers"
         )
     name = "".join(
         c if c.isascii() and (c.isalnum() or c in "_.-") else "-"
         for c in environ.get("WORKER_ID") or f"node{rank}"
     )
-    return Launch(rank, world_size, environ["MASTER_ADDR"], port, name[:_NAME_MAX])
+    where = (environ["MASTER_ADDR"], port, name[:_NAME_MAX], local_rank)
+    return Launch(rank, world_size, *where, torchrun.has_store(environ))
 
 
 def _number(environ: Mapping[str, str], name: str, default: int = 0) -> int:
@@ -89,6 +97,8 @@ def listen_at(launch: Launch) -> str:
     # The latter if that is an address of a service in front of this machine.
     import socket
 
+    listen_port = 0 if launch.store else launch.port
+
     try:
         found = socket.getaddrinfo(launch.host, launch.port, type=socket.SOCK_STREAM)
     except OSError as e:
@@ -99,8 +109,8 @@ def listen_at(launch: Launch) -> str:
                 probe.bind((at[0], 0))
             except OSError:
                 continue
-            return join_host(str(at[0]), launch.port)
-    return f"*:{launch.port}"
+            return join_host(str(at[0]), listen_port)
+    return f"*:{listen_port}"
 
 
 # ---- the secret -----------------------------------------------------------------------
@@ -169,7 +179,12 @@ def lend(
     """Lend this machine until the job ends; the exit code for this process."""
     import subprocess  # 10 ms that others can do without
 
-    command = [agent, "agent", "--head", launch.address]
+    head = launch.address
+    if launch.store:
+        begun = monotonic()
+        head = torchrun.find_head(launch.host, launch.port, timeout)
+        timeout -= monotonic() - begun
+    command = [agent, "agent", "--head", head]
     command += ["--secret-file", secret_file, "--node-name", launch.name]
     command += ["--label", f"{RANK_LABEL}={launch.rank}", "--tls", options["tls"]]
     command += ["--end-with", str(os.getpid())]
@@ -196,7 +211,7 @@ def lend(
     if code:
         print(
             f"muster: rank {launch.rank} (node {launch.name}) ends with exit code 1: its "
-            f"agent said why above (head {launch.address})",
+            f"agent said why above (head {head})",
             file=sys.stderr,
         )
     return 1 if code else 0

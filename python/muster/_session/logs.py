@@ -16,6 +16,8 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muster._core import Head
 
 WINDOW_S = 5.0
@@ -122,10 +124,15 @@ class LogPump:
         self._head = head
         dedup = dedup and os.environ.get("MUSTER_LOG_FOLD", "1") != "0"
         self._fold = Fold() if dedup else None
+        self._taps: list[Callable[[list[Line]], object]] = []
         self._thread = threading.Thread(
             target=self._run, name="muster-logs", daemon=True
         )
         self._thread.start()
+
+    def tap(self, take: Callable[[list[Line]], object]) -> None:
+        """Have all lines given to `take` too, as they come and unfolded, on this thread."""
+        self._taps.append(take)
 
     def join(self) -> None:
         """Wait until all has been shown; the head was stopped."""
@@ -141,9 +148,11 @@ class LogPump:
                 break
             now = monotonic()
             show: list[Line] = fold.expire(now) if fold else []
-            for cluster, rank, node, is_stderr, text in lines:
-                line = Line(cluster, rank, is_stderr, text, node=node)
+            come = [Line(c, r, e, text, node=node) for c, r, node, e, text in lines]
+            for line in come:
                 show += fold.add(line, now) if fold else [line]
+            for take in self._taps:
+                take(come)
             self._show(show)
         if fold:
             self._show(fold.flush())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.api import Session
 
 JOIN_S = 5.0
+_LAST_ANSWER_S = 1.0  # for who is there when the time is over
 _SHOWN_MAX = 16  # names in a message
 _GIVEN_BACK = "was given back"  # by us
 
@@ -172,7 +173,7 @@ def wait_for(session: Session, count: int, ranks: bool, timeout: float) -> None:
     deadline = monotonic() + timeout
     changes = watch.wait(-1, 0)
     while True:
-        known = session.nodes()
+        known = session.nodes(max(deadline - monotonic(), _LAST_ANSWER_S))
         _check_own(session, known)
         here = [node for node in known if node.alive]
         if len(here) >= count:

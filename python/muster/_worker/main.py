@@ -13,7 +13,6 @@ import faulthandler
 import importlib
 import inspect
 import os
-import random
 import signal
 import sys
 import threading
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from muster import _core
 from muster._data.serialize import dumps_exception
 from muster._session import package
-from muster._worker import engines
+from muster._worker import engines, seeds
 from muster._worker.exit import exit_code, finish_engines, leave
 from muster.dispatch import methods_of
 
@@ -82,6 +81,7 @@ class Worker:
 
     def __init__(self, control_fd: int, listen_fd: int, listen_tcp_fd: int) -> None:
         self.engines = engines.engines
+        self.listen_tcp_fd = listen_tcp_fd
         self.mesh: dict[str, int] | None = None  # as the cluster's creator gave it
         self.is_async = False
         self.finished: set[int] = set()  # engines whose clean-up was begun, by id
@@ -138,6 +138,16 @@ class Worker:
             dumps_exception(error),
         )
 
+    @property
+    def http_address(self) -> str:
+        """ "host:port", by which others reach its HTTP."""
+        import socket
+
+        host = self.host.address
+        with socket.socket(fileno=os.dup(self.listen_tcp_fd)) as listener:
+            port = listener.getsockname()[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     # -- operations ---------------------------------------------------------------------
 
     def create_engine(
@@ -154,6 +164,7 @@ class Worker:
         if name in self.engines:
             raise ValueError(f"there is an engine '{name}' in this worker already")
         found = find_class(cls)
+        seeds.set_new()
         engines.constructing.append(name)
         try:
             self.engines[name] = found(*args, **(kwargs or {}))
@@ -213,14 +224,12 @@ class Worker:
     def set_env(self, env: Mapping[str, str]) -> None:
         os.environ.update(env)
 
-    def configure(self, config: Any, seed: str | None = None) -> None:
+    def configure(self, config: Any, seed: int = 0, key: str | None = None) -> None:
+        """Random generators begin anew, each worker's with numbers of its own."""
         engines.config = config
-        if seed is None:
-            seed = f"{self.host.cluster}{self.host.rank}"
-        random.seed(seed)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed(int.from_bytes(seed.encode()[-4:], "little"))
+        if key is None:
+            key = f"{self.host.cluster}{self.host.rank}"
+        seeds.set_seed(seed, key)
 
     # -- the end ------------------------------------------------------------------------
 

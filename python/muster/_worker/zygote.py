@@ -108,6 +108,15 @@ def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
     return problems + _import_all(preload)
 
 
+def _be_own() -> None:
+    """In the child: have what must not be the zygote's."""
+    gc.enable()
+    numpy_random = sys.modules.get("numpy.random")  # random does it by itself
+    if numpy_random is not None:
+        # from numbers: ten times as quick as from nothing
+        numpy_random.seed(memoryview(os.urandom(16)).cast("I").tolist())
+
+
 def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     """In the child: the rest of the worker's life."""
     try:
@@ -120,11 +129,6 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
             if environ.get(name) != value:  # most are the zygote's own
                 os.putenv(name, value)
                 environ[name] = value
-        gc.enable()
-        numpy_random = sys.modules.get("numpy.random")  # random does it by itself
-        if numpy_random is not None:
-            # from numbers: ten times as quick as from nothing
-            numpy_random.seed(memoryview(os.urandom(16)).cast("I").tolist())
         from muster._worker.main import run
 
         run(*fds)
@@ -145,22 +149,28 @@ def _fork(fd: int, uid: int) -> int:
     return pid
 
 
+def _carry_out(fd: int, request: tuple[Any, ...]) -> int:
+    """In the child: be a worker, or return as a zygote with a socket of its own."""
+    _be_own()
+    if request[0] == "spare":
+        request = _core.zygote_spare(fd) or os._exit(0)
+    if request[0] == "spawn":
+        _run_worker(fd, request)
+    gc.disable()
+    fd = _core.zygote_child(fd)
+    problems = _import_all(request[2])
+    _settle()
+    _report(fd, problems)
+    return fd
+
+
 def _serve(fd: int) -> None:
     while True:
         request = _core.zygote_next(fd)
         if request is None:
             return
-        kind = request[0]
-        if kind == "spawn":
-            if _fork(fd, request[1]) == 0:
-                _run_worker(fd, request)
-        elif kind == "derive":
-            _, uid, preload = request
-            if _fork(fd, uid) == 0:
-                fd = _core.zygote_child(fd)
-                problems = _import_all(preload)
-                _settle()
-                _report(fd, problems)
+        if _fork(fd, request[1]) == 0:
+            fd = _carry_out(fd, request)
 
 
 def main() -> NoReturn:

@@ -6,11 +6,13 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any, Self
 
 import muster
 from muster import _core
 from muster._adapters.actor import Handle
+from muster._adapters.lease import WorkersLease, noted
 from muster._arguments import argument_names, check_misspelt
 from muster._cluster.binding import check_names
 from muster._cluster.worker_class import modules_of
@@ -81,6 +83,7 @@ class WorkerGroup:
         self.sub_cls_name = ""
         self.wg_dict: dict[str, WorkerGroup] | None = None
         self.method_names: list[str] = []
+        self._methods: dict[str, Callable[..., Any]] = {}
         self._roles: dict[str, WorkerGroup] = {}
         self._dispatch_info: dict[str, list[int]] = {}
         self._collect_info: dict[str, list[bool]] = {}
@@ -109,14 +112,13 @@ class WorkerGroup:
         fields["env"]["RAY_LOCAL_WORLD_SIZE"] = str(pool.store[0])
         roles = [modules_of(one.cls) for one in made.roles.values()]
         fields["preload"] = list(itertools.chain(*roles))
-        joined = muster.api.session().head.joined
-        self._cluster = muster.Cluster(
-            name,
-            made.cls,
-            pool.place(strategy),
-            WorkerConfig(**fields),
-            detached=detached and joined,  # an embedded head ends with its driver
-        )
+        # an embedded head ends with its driver
+        detached = detached and muster.api.session().head.joined
+        place = pool.place(strategy)
+        config = WorkerConfig(**fields)
+        self._cluster = muster.Cluster(name, made.cls, place, config, detached=detached)
+        if not detached:
+            WorkersLease(self._cluster, place)
         self._take(self._cluster, [f"{name}_{n}:{i}" for n, i in pool.bundles()])
         try:
             for role, one in made.roles.items():
@@ -193,7 +195,8 @@ class WorkerGroup:
         )
 
     def destroy(self, *, grace: float = _core.STOP_GRACE_S) -> None:
-        """End its workers; what is not called ends with the driver."""
+        """End its workers. Without it they end when nobody refers to this group, the
+        groups of its roles, or its workers any more."""
         if self._cluster is not None:
             self._cluster.destroy(grace=grace)
 
@@ -277,7 +280,8 @@ class WorkerGroup:
         self, method_name: str, *args: Any, **kwargs: Any
     ) -> Future:
         view, name = self._find(method_name)
-        return view.execute_rank_zero_async(name, *args, **kwargs)
+        made: Future = noted(view, view.execute_rank_zero_async(name, *args, **kwargs))
+        return made
 
     execute_rank_zero = execute_rank_zero_async
 
@@ -295,7 +299,8 @@ class WorkerGroup:
     ) -> list[Future]:
         view, name = self._find(method_name)
         args, kwargs = each_if_lists(args, kwargs, len(view))
-        return view.execute_all_async(name, *args, **kwargs)
+        made: list[Future] = noted(view, view.execute_all_async(name, *args, **kwargs))
+        return made
 
     execute_all = execute_all_async
 
@@ -325,9 +330,20 @@ class WorkerGroup:
     def _bind_worker_method(self, cls: type) -> list[str]:
         """Make the registered methods of a class methods of this group."""
         for name, told in _registered(cls):
-            setattr(self, name, _method(self, name, told))
+            self._methods[name] = _method(name, told)
             self.method_names.append(name)
         return self.method_names
+
+    def __getattr__(self, name: str) -> Any:
+        """A registered method. It is bound here, so that no group refers to itself."""
+        try:
+            return MethodType(self.__dict__["_methods"][name], self)
+        except KeyError:
+            pass
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._methods]
 
 
 RayWorkerGroup = WorkerGroup
@@ -339,8 +355,7 @@ def _registered(cls: type) -> list[tuple[str, dict[str, Any]]]:
     return [(name, one) for name, one in told if one is not None]
 
 
-def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[..., Any]:
-    view = group._view
+def _method(name: str, told: dict[str, Any]) -> Callable[..., Any]:
     mode, blocking = told["dispatch_mode"], told["blocking"]
     pair = mode if isinstance(mode, dict) else DISPATCH_MODE_FN_REGISTRY[mode]
     execute = get_predefined_execute_fn(told["execute_mode"])["execute_fn_name"]
@@ -349,14 +364,15 @@ def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[...
         pair = {"dispatch_fn": dispatch_all_to_all, "collect_fn": collect_all_to_all}
     dispatch, collect = pair["dispatch_fn"], pair["collect_fn"]
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(group: WorkerGroup, /, *args: Any, **kwargs: Any) -> Any:
+        view = group._view
         args, kwargs = dispatch(group, *args, **kwargs)
         padding = batch.Padding(kwargs.pop(batch.PADDING, 0), args, kwargs)
         if one:
             futures: Any = view.execute_rank_zero_async(name, *args, **kwargs)
         else:
             futures = _call_each(view, name, tuple(args), kwargs)
-        output = collect(group, get(futures) if blocking else futures)
+        output = collect(group, get(futures) if blocking else noted(view, futures))
         if isinstance(output, batch.DataProtoFuture):
             output.padding = padding
             return output

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from muster._adapters.checks import WrongValue
+from muster._adapters.lease import lend
 from muster.errors import PlacementError
 from muster.groups import GroupPart, PlacementGroup
 from muster.resources import ResourceManager, place_entries
@@ -28,8 +30,9 @@ __all__ = [
 class ResourcePool:
     """`process_on_nodes[i]` processes on node i, one device for each of them.
 
-    Its devices are taken when its first group is made, and are this pool's until
-    `remove()` or the end of the driver. Several groups may stand in one pool: rank i of
+    Its devices are taken when its first group is made, and given back when its last one
+    has gone; or from `get_placement_groups()` until the pool and what was made of it have
+    gone. `remove()` gives them back at once. Several groups may stand in one pool: rank i of
     each has the device of process i (colocation). Nodes may have unequal numbers.
 
     use_gpu: False: processes without devices.
@@ -54,7 +57,8 @@ class ResourcePool:
         self.detached = detached
         self.accelerator_type = accelerator_type
         self.n_gpus_per_node = n_gpus_per_node
-        self.pgs: list[Any] | None = None  # of each entry: its group, or a part of one
+        self._pgs: list[Any] | None = None
+        self._lent: list[weakref.ref[PlacementGroup]] = []  # to its groups of workers
 
     def add_node(self, process_count: int) -> None:
         self._store.append(process_count)
@@ -79,6 +83,22 @@ class ResourcePool:
 
     # ---- places -----------------------------------------------------------------------
 
+    @property
+    def pgs(self) -> list[Any] | None:
+        """Of each entry: its placement group, or a part of one. None: there are none."""
+        if self._pgs is not None:
+            return self._pgs
+        groups = [ref() for ref in self._lent]
+        return None if None in groups else groups or None
+
+    @pgs.setter
+    def pgs(self, groups: list[Any] | None) -> None:
+        self._pgs = groups
+        self._lent = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_pgs": self.pgs, "_lent": []}
+
     def get_placement_groups(
         self,
         strategy: str = "STRICT_PACK",
@@ -87,14 +107,14 @@ class ResourcePool:
     ) -> list[Any]:
         """One for each entry. PlacementError at once if they do not fit, and then none is
         there."""
-        if self.pgs is None:
-            own = "" if self.detached else f"_{os.urandom(3).hex()}"
-            self.pgs = self._make_groups(
-                strategy, name or f"{self.name_prefix}verl_group{own}"
-            )
-        return self.pgs
+        self.pgs = groups = self.pgs or self._make_groups(strategy, name)
+        return groups
 
-    def _make_groups(self, strategy: str, prefix: str) -> list[PlacementGroup]:
+    def _make_groups(
+        self, strategy: str, name: str | None = None
+    ) -> list[PlacementGroup]:
+        own = "" if self.detached else f"_{os.urandom(3).hex()}"
+        prefix = name or f"{self.name_prefix}verl_group{own}"
         manager = ResourceManager()
         labels = (
             {"accelerator_type": self.accelerator_type} if self.accelerator_type else {}
@@ -117,7 +137,10 @@ class ResourcePool:
             manager._group_scope = None
             return place(i)
 
-        return place_entries(manager, self._store, make)
+        groups = place_entries(manager, self._store, make)
+        for group in () if self.detached else groups:
+            lend(group)
+        return groups
 
     def bundles(self) -> list[tuple[int, int]]:
         """(index of the entry, index in it) of each process."""
@@ -125,7 +148,10 @@ class ResourcePool:
 
     def place(self, strategy: str) -> GroupPart:
         """The places of its processes in the order of ranks, as a Cluster takes them."""
-        groups = self.get_placement_groups(strategy)
+        groups = self.pgs
+        if groups is None:
+            groups = self._make_groups(strategy)
+            self._lent = [weakref.ref(group) for group in groups]
         return GroupPart(seat for group in groups for seat in group._seats)
 
     def remove(self) -> None:

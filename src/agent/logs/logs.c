@@ -3,6 +3,7 @@
 #include "agent/logs/file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/timestamp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +18,7 @@ struct ms_logs {
     struct ms_log_batch batch;
     struct ms_buf file_text, merged_text; /* of one read, not yet written */
     char *read_room;                      /* MS_LOG_READ_MAX bytes */
+    struct ms_timestamp now;              /* of what is not yet written */
 };
 
 struct stream {
@@ -118,17 +120,36 @@ static void write_out(struct ms_log *log)
     ms_log_buf_reset(&logs->merged_text);
 }
 
+/* A line of what is written next, all of it or nothing. They all have the same time, which is
+ * before the first; also before one that has its own, which would be taken for ours. */
+static void add_text(struct ms_buf *b,
+                     const struct ms_timestamp *time,
+                     const char *prefix,
+                     const char *text,
+                     size_t len)
+{
+    size_t prefix_len = strlen(prefix), time_len = MS_TIMESTAMP_LEN + 1;
+    int64_t own;
+    uint8_t *at;
+
+    if (b->len && (prefix_len || !ms_timestamp_read(text, len, &own)))
+        time_len = 0;
+    if (ms_buf_reserve(b, time_len + prefix_len + len + 1) < 0)
+        return;
+    at = mempcpy(b->data + b->len, time->text, time_len);
+    at = mempcpy(mempcpy(at, prefix, prefix_len), text, len);
+    *at++ = '\n';
+    b->len = (size_t)(at - b->data);
+}
+
 static void add_line(struct ms_log *log, bool is_stderr, const char *text, size_t len)
 {
     struct ms_logs *logs = log->logs;
 
     if (logs->merged_text.len > MS_LOG_READ_MAX)
         write_out(log);
-    if (ms_buf_append(&logs->file_text, text, len) == 0)
-        ms_buf_append(&logs->file_text, "\n", 1);
-    if (ms_buf_append(&logs->merged_text, log->prefix, strlen(log->prefix)) == 0 &&
-        ms_buf_append(&logs->merged_text, text, len) == 0)
-        ms_buf_append(&logs->merged_text, "\n", 1);
+    add_text(&logs->file_text, &logs->now, "", text, len);
+    add_text(&logs->merged_text, &logs->now, log->prefix, text, len);
     ms_tail_add(&log->tail, text, len);
     ms_log_batch_add(&logs->batch, &log->from, is_stderr, text, len);
 }
@@ -148,6 +169,7 @@ void ms_log_note(struct ms_log *log, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    ms_timestamp_set(&log->logs->now, ms_wall_ns());
     add_line(log, true, text, strlen(text));
     write_out(log);
 }
@@ -161,6 +183,7 @@ static void stream_end(struct stream *s)
         return;
     ms_watch_finish(&s->watch);
     ms_fd_close(&s->fd);
+    ms_timestamp_set(&s->log->logs->now, ms_wall_ns());
     ms_lines_end(&s->lines, on_line, s);
     write_out(s->log);
 }
@@ -178,6 +201,7 @@ static ssize_t stream_read(struct stream *s)
         return 0;
     if (n <= 0)
         return -EPIPE;
+    ms_timestamp_set(&logs->now, ms_wall_ns());
     ms_lines_feed(&s->lines, logs->read_room, (size_t)n, ms_now_ns(), on_line, s);
     write_out(s->log);
     return n;

@@ -4,8 +4,9 @@
  * at a time, so that one that floods starves no other. Each line goes to
  * <dir>/<cluster>-<rank>.log (of a driver with an id: <cluster>-<rank>.<id>.log, so that
  * no two share a file), with the prefix "cluster/rank@node: " to
- * <dir>/merged.log, to the head (batch.h), and the last ones are kept for error
- * reports. A full disk stops no worker: see file.h; the head is told once.
+ * <dir>/merged.log, to the head (batch.h), and the last ones are kept for error reports. In
+ * the files the time at which it was read is before a line (base/timestamp.h), unless it is
+ * that of the line before it: a flood of lines costs no more for it. A full disk stops no worker: see file.h; the head is told once.
  */
 #ifndef MS_AGENT_LOGS_LOGS_H
 #define MS_AGENT_LOGS_LOGS_H

@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/timestamp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -126,6 +127,23 @@ static void run_until(struct bench *b, unsigned count)
     }
 }
 
+/* Lines begin with the time at which they were read, or were so with the line before: take it
+ * off. */
+static void take_times(char *text)
+{
+    int64_t now_ns = ms_wall_ns(), last_ns = 0, ns;
+
+    for (char *line = text; *line; line = strchr(line, '\n') + 1) {
+        if (!ms_timestamp_read(line, strlen(line), &ns)) {
+            assert_true(last_ns > 0);
+            continue;
+        }
+        assert_true(ns >= last_ns && ns <= now_ns && now_ns - ns < DEADLINE_NS);
+        last_ns = ns;
+        memmove(line, line + MS_TIMESTAMP_LEN + 1, strlen(line) - MS_TIMESTAMP_LEN);
+    }
+}
+
 static const char *content(struct bench *b, const char *name)
 {
     static char text[8192];
@@ -140,6 +158,7 @@ static const char *content(struct bench *b, const char *name)
     close(fd);
     assert_true(n >= 0);
     text[n] = 0;
+    take_times(text);
     return text;
 }
 
@@ -159,6 +178,21 @@ static void test_lines_go_everywhere(void **state)
                         "actor/3@here: hello\nactor/3@here: oh\nactor/3@here: world\n");
     assert_string_equal(ms_tail_get(ms_log_tail(b->log), 0), "hello");
     assert_string_equal(ms_tail_get(ms_log_tail(b->log), 2), "world");
+}
+
+/* One time for what was read at once, but none of the worker's own is taken for it. */
+static void test_times_are_not_repeated(void **state)
+{
+    static const char own[] = "2026-11-18T05:00:00.000000Z mine\n";
+    struct bench *b = *state;
+    const char *file;
+
+    print(b->out, "one\ntwo\n");
+    print(b->out, own);
+    run_until(b, 3);
+    assert_string_equal(content(b, "actor-3.log") + strlen("one\ntwo\n"), own);
+    file = content(b, "merged.log");
+    assert_non_null(strstr(file, "actor/3@here: two\nactor/3@here: 2026-11-18T05"));
 }
 
 static void test_drain_takes_what_is_left(void **state)
@@ -219,7 +253,7 @@ static void test_full_disk_is_told_once(void **state)
     ms_logs_flush(b->logs);
     assert_int_equal(b->count, 3); /* two lines, and one notice */
     assert_non_null(strstr(ms_buf_str(&b->lines), "full-3.log is full (No space left"));
-    assert_non_null(strstr(ms_buf_str(&b->lines), "6 bytes lost so far|E:67890|"));
+    assert_non_null(strstr(ms_buf_str(&b->lines), "34 bytes lost so far|E:67890|"));
     assert_string_equal(content(b, "merged.log"),
                         "full/3@here: 12345\nfull/3@here: 67890\n");
 }
@@ -268,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LOGS_TEST(test_lines_go_everywhere),
+        LOGS_TEST(test_times_are_not_repeated),
         LOGS_TEST(test_drain_takes_what_is_left),
         LOGS_TEST(test_end_of_pipe_gives_the_unfinished_line),
         LOGS_TEST(test_slow_head_drops_and_counts),

@@ -1,5 +1,6 @@
 /* piece.c - reads the next bytes of a log file, also of one that was rotated */
 #include "agent/logs/piece.h"
+#include "agent/logs/seek.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 
@@ -14,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK = 64 << 10, PATH_ROOM = 4096, NAME_MAX_LEN = 128 };
+enum { PATH_ROOM = 4096, NAME_MAX_LEN = 128 };
 
 /* The file, if it is a plain one; its number and size. */
 static int open_log(const char *path, uint64_t *file, uint64_t *size)
@@ -32,42 +33,20 @@ static int open_log(const char *path, uint64_t *file, uint64_t *size)
     return MS_TAKE_FD(fd);
 }
 
-int ms_log_find_lines(
-    int fd, uint64_t size, uint64_t back_max, long *lines, uint64_t *start)
-{
-    uint64_t at = size, last = size < back_max ? 0 : size - back_max;
-    char block[BLOCK];
-
-    while (at > last) {
-        size_t len = at - last < BLOCK ? at - last : BLOCK;
-        ssize_t n = pread(fd, block, len, (off_t)(at -= len));
-
-        if (n != (ssize_t)len)
-            return n < 0 ? -errno : -EIO;
-        for (size_t i = len; i-- > 0;) /* the newline that ends the file begins none */
-            if (block[i] == '\n' && at + i + 1 != size && --*lines <= 0) {
-                *start = at + i + 1;
-                return 0;
-            }
-    }
-    *start = at;
-    if (size > 0)
-        --*lines; /* the first line has no newline before it */
-    return 0;
-}
-
-/* Of a reader who comes for the first time. */
+/* Of a reader who comes for the first time: behind all that it does not want. */
 static uint64_t find_start(int fd, uint64_t size, const Muster__ReadLog *want)
 {
     long lines = want->lines_max < LONG_MAX ? (long)want->lines_max : LONG_MAX;
-    uint64_t start = 0;
+    uint64_t of_lines = 0, of_time = 0;
 
-    if (want->all)
-        return 0;
-    return lines == 0 ||
-                   ms_log_find_lines(fd, size, MS_LOG_BACK_MAX, &lines, &start) < 0
-               ? size
-               : start;
+    if (!want->all &&
+        (lines == 0 ||
+         ms_log_find_lines(fd, size, MS_LOG_BACK_MAX, &lines, &of_lines) < 0))
+        return size;
+    if (want->since_ns &&
+        ms_log_find_time(fd, size, (int64_t)want->since_ns, &of_time) < 0)
+        return size;
+    return of_lines > of_time ? of_lines : of_time;
 }
 
 static int read_piece(int fd, uint64_t offset, uint64_t size, Muster__LogPiece *out)
@@ -123,6 +102,7 @@ read_log(const char *path, const Muster__ReadLog *want, Muster__LogPiece *out)
         offset = 0;
     } else if (!want->file) {
         offset = find_start(fd, size, want);
+        out->first_ns = (uint64_t)ms_log_time_before(fd, offset);
     }
     out->file = file;
     return read_piece(fd, offset, size, out);

@@ -17,10 +17,4 @@ int ms_log_piece_read(const char *session_dir,
                       Muster__LogPiece *out,
                       struct ms_error *err);
 
-/* Where the last *lines (at least 1) of `size` bytes begin, at most `back_max` before their
- * end; *lines becomes how many are missing. A newline at the very end begins no line. 0 or a
- * negative errno. */
-int ms_log_find_lines(
-    int fd, uint64_t size, uint64_t back_max, long *lines, uint64_t *start);
-
 #endif

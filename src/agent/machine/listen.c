@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { BACKLOG = 1024 };
+enum { BACKLOG = 4096 };
 
 /* ---- addresses ------------------------------------------------------------------- */
 
@@ -207,10 +207,12 @@ void ms_listen_prefer(struct ms_listen *l, const char *host)
 
 /* ---- sockets --------------------------------------------------------------------- */
 
-static void set_options(int fd, const struct ms_listen *l)
+static void set_options(int fd, const struct ms_listen *l, bool is_told)
 {
     int zero = 0, one = 1;
 
+    if (is_told) /* connections of the last one that had it may still be dying */
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (l->at.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     /* also where the loopback interface is down: no other host has this address */
@@ -227,11 +229,13 @@ int ms_listen_open(const struct ms_listen *l, uint16_t *port, struct ms_error *e
 
     if (fd < 0)
         return ms_error_sys(err, -errno, "cannot make a TCP socket");
-    set_options(fd, l);
+    set_options(fd, l, *port != 0);
+    /* the port is at the same place in both families */
+    ((struct sockaddr_in *)&at)->sin_port = htons(*port);
     if (bind(fd, (struct sockaddr *)&at, len) < 0 || listen(fd, BACKLOG) < 0 ||
         getsockname(fd, (struct sockaddr *)&at, &len) < 0)
-        return ms_error_sys(err, -errno, "cannot listen on %s", l->hosts[0]);
-    /* the port is at the same place in both families */
+        return ms_error_sys(
+            err, -errno, "cannot listen on %s, port %u", l->hosts[0], *port);
     *port = ntohs(((struct sockaddr_in *)&at)->sin_port);
     return MS_TAKE_FD(fd);
 }

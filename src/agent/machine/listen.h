@@ -41,7 +41,8 @@ int ms_listen_init(struct ms_listen *l,
 /* Tell this one of the hosts before the others; unknown ones change nothing. */
 void ms_listen_prefer(struct ms_listen *l, const char *host);
 
-/* A listening socket on a free port: close-on-exec, non-blocking. */
+/* A listening socket on *port, or, if that is 0, on a free one, whose number it gets:
+ * close-on-exec, non-blocking. */
 int ms_listen_open(const struct ms_listen *l, uint16_t *port, struct ms_error *err);
 
 /* "unix:HOSTID:/path,10.0.0.1:4711,[fd00::1]:4711", malloc'd; NULL: out of memory.

@@ -52,7 +52,7 @@ static void test_one_address(void **state)
     struct ms_listen l;
     struct ms_error err = {0};
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
-    uint16_t port;
+    uint16_t port = 0;
 
     (void)state;
     assert_int_equal(ms_listen_init(&l, bind, 1, &err), 0);
@@ -83,7 +83,7 @@ static void test_every_interface(void **state)
     struct ms_listen l;
     struct ms_error err = {0};
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
-    uint16_t port;
+    uint16_t port = 0;
 
     (void)state;
     assert_int_equal(ms_listen_init(&l, bind, 1, &err), 0);
@@ -100,6 +100,28 @@ static void test_every_interface(void **state)
             assert_int_equal(try_connect(l.hosts[i], port), 0);
     }
     assert_int_equal(try_connect("127.0.0.1", port), 0); /* both families, one socket */
+}
+
+static void test_a_port_that_is_told(void **state)
+{
+    const char *const bind[] = {"127.0.0.1"};
+    struct ms_listen l;
+    struct ms_error err = {0};
+    uint16_t port = 0, told;
+    int fd;
+
+    (void)state;
+    assert_int_equal(ms_listen_init(&l, bind, 1, &err), 0);
+    fd = ms_listen_open(&l, &port, &err);
+    assert_true(fd >= 0);
+    told = port;
+    assert_int_equal(ms_listen_open(&l, &told, &err), -EADDRINUSE);
+    assert_non_null(strstr(err.text, "Address already in use"));
+    close(fd);
+    fd = ms_listen_open(&l, &told, &err);
+    assert_true(fd >= 0);
+    assert_int_equal(told, port);
+    close(fd);
 }
 
 static void test_several_are_told_in_order(void **state)
@@ -135,7 +157,7 @@ static void test_foreign_address_cannot_be_bound(void **state)
     const char *const bind[] = {"192.0.2.1"};
     struct ms_listen l;
     struct ms_error err = {0};
-    uint16_t port;
+    uint16_t port = 0;
 
     (void)state;
     assert_int_equal(ms_listen_init(&l, bind, 1, &err), 0);
@@ -150,6 +172,7 @@ int main(void)
         cmocka_unit_test(test_one_address),
         cmocka_unit_test(test_interface_by_name),
         cmocka_unit_test(test_every_interface),
+        cmocka_unit_test(test_a_port_that_is_told),
         cmocka_unit_test(test_several_are_told_in_order),
         cmocka_unit_test(test_nonsense_is_refused),
         cmocka_unit_test(test_foreign_address_cannot_be_bound),

@@ -93,7 +93,7 @@ static bool goes_first(const struct ms_zygote *a, const struct ms_zygote *b)
     return a->used_ns < b->used_ns;
 }
 
-struct ms_zygote *ms_zygote_find_spare(const struct ms_list *list)
+struct ms_zygote *ms_zygote_find_replaceable(const struct ms_list *list)
 {
     struct ms_zygote *best = NULL;
 

@@ -194,13 +194,13 @@ static void test_who_gives_its_place(void **state)
     old = add(&r, 1, 0, 10);
     orphan = add(&r, 1, 1, 40);
     recent->drivers.len = old->drivers.len = 8;
-    assert_ptr_equal(ms_zygote_find_spare(&r.list), orphan);
+    assert_ptr_equal(ms_zygote_find_replaceable(&r.list), orphan);
     orphan->waiters.len = 8;
-    assert_ptr_equal(ms_zygote_find_spare(&r.list), old);
+    assert_ptr_equal(ms_zygote_find_replaceable(&r.list), old);
     old->waiters.len = 8;
-    assert_ptr_equal(ms_zygote_find_spare(&r.list), recent);
+    assert_ptr_equal(ms_zygote_find_replaceable(&r.list), recent);
     recent->waiters.len = 8;
-    assert_null(ms_zygote_find_spare(&r.list));
+    assert_null(ms_zygote_find_replaceable(&r.list));
 }
 
 int main(void)

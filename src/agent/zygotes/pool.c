@@ -133,7 +133,7 @@ static bool make_room(struct ms_zygotes *p)
     purge(p);
     if (p->count < MS_ZYGOTES_MAX)
         return true;
-    spare = ms_zygote_find_spare(&p->list);
+    spare = ms_zygote_find_replaceable(&p->list);
     if (!spare)
         return false;
     ms_zygote_fail(spare, "another took its place");

@@ -1,5 +1,6 @@
 /* process.c - in a zygote: requests in, forks, and reports of them */
 #include "agent/zygotes/process.h"
+#include "agent/zygotes/spares.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/proto.h"
@@ -25,6 +26,9 @@ static struct {
     char *uid_digits; /* in the memory behind /proc/self/environ; NULL: none */
     char *args;       /* the memory behind /proc/self/cmdline; NULL: unknown */
     size_t args_len;
+    pid_t pid; /* of the zygote; a spare keeps its parent's */
+    struct ms_spares spares;
+    bool is_spare;
 } side = {.signal_fd = -1};
 
 /* ---- once ------------------------------------------------------------------------ */
@@ -81,6 +85,8 @@ static int begin(void)
     side.signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (side.signal_fd < 0)
         return -errno;
+    ms_spares_init(&side.spares);
+    side.pid = getpid();
     side.ready = true;
     return 0;
 }
@@ -88,6 +94,8 @@ static int begin(void)
 /* Undo `begin`, in a child. */
 static void end(void)
 {
+    ms_spares_finish(&side.spares);
+    side.is_spare = false;
     ms_fd_close(&side.signal_fd);
     if (side.ready)
         sigprocmask(SIG_SETMASK, &side.mask_before, NULL);
@@ -149,35 +157,55 @@ int ms_zygote_ready(int fd, const char *problem, bool forkable)
     return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_READY, &ready);
 }
 
-int ms_zygote_started(int fd, uint64_t uid, pid_t pid, int error)
+static int report_started(int fd, uint64_t uid, pid_t pid, int error)
 {
     Muster__Spawned spawned = MUSTER__SPAWNED__INIT;
 
-    if (pid > 0)
-        setpgid(pid,
-                pid); /* as the child does: its group can be signalled from now on */
     spawned.uid = uid;
     spawned.pid = pid;
     spawned.error = error;
     return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_SPAWNED, &spawned);
 }
 
+int ms_zygote_started(int fd, uint64_t uid, pid_t pid, int error)
+{
+    if (!uid) {
+        ms_spares_forked(&side.spares, pid);
+        return 0;
+    }
+    if (pid > 0)
+        setpgid(pid,
+                pid); /* as the child does: its group can be signalled from now on */
+    return report_started(fd, uid, pid, error);
+}
+
 static int report_reaped(int fd, pid_t pid, int status)
 {
     Muster__Reaped reaped = MUSTER__REAPED__INIT;
+    uint64_t lost = 0;
+    int rc = 0;
 
+    if (!ms_spares_reaped(&side.spares, pid, &lost))
+        ms_spares_want(&side.spares);
+    else if (lost)
+        rc = report_started(fd, lost, 0, ECHILD);
     reaped.pid = pid;
     reaped.status = status;
-    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_REAPED, &reaped);
+    return rc < 0 ? rc : send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_REAPED, &reaped);
 }
 
-/* The group is killed while the dead leader still keeps its number. */
-static int reap(int fd)
+static void drain_signals(void)
 {
     struct signalfd_siginfo ignored[8];
     ssize_t n = read(side.signal_fd, ignored, sizeof ignored);
 
     (void)n;
+}
+
+/* The group is killed while the dead leader still keeps its number. */
+static int reap(int fd)
+{
+    drain_signals();
     for (;;) {
         siginfo_t info = {0};
         int status, rc;
@@ -247,15 +275,76 @@ int ms_zygote_next(int fd, struct ms_zygote_request *r)
         rc = receive(fd, r);
         if (rc != -EAGAIN)
             return rc;
-        rc = 0;
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
+        rc = poll(p, 2, side.spares.wanted ? 0 : -1);
+        if (rc < 0 && errno != EINTR)
             return -errno;
-        if (p[1].revents)
-            rc = reap(fd);
+        if (rc == 0 && ms_spares_begin(&side.spares))
+            return MS_ZYGOTE_FORK_SPARE;
+        rc = p[1].revents ? reap(fd) : 0;
         if (rc == -EPIPE || rc == -ECONNRESET)
             return 0;
     }
     return rc;
+}
+
+/* ---- a spare --------------------------------------------------------------------- */
+
+static uint64_t uid_of(const Muster__ZygoteRequest *m)
+{
+    switch (m->body_case) {
+    case MUSTER__ZYGOTE_REQUEST__BODY_SPAWN:
+        return m->spawn->uid;
+    case MUSTER__ZYGOTE_REQUEST__BODY_DERIVE:
+        return m->derive->uid;
+    default:
+        return 0;
+    }
+}
+
+static int wait_as_spare(int fd)
+{
+    struct pollfd p[] = {{.fd = fd}, {.fd = side.signal_fd, .events = POLLIN}};
+    Muster__Spare spare = MUSTER__SPARE__INIT;
+    int rc;
+
+    spare.pid = getpid();
+    rc = send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_SPARE, &spare);
+    if (rc < 0)
+        return rc;
+    if (poll(p, 2, -1) < 0 && errno != EINTR)
+        return -errno;
+    drain_signals();
+    return 0;
+}
+
+int ms_zygote_spare(int fd, struct ms_zygote_request *r)
+{
+    int rc = 0;
+
+    side.is_spare = true;
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    ms_proc_set_name("muster-spare");
+    while (rc == 0) {
+        if (getppid() != side.pid)
+            return 0;
+        rc = receive(fd, r);
+        if (rc == -EAGAIN)
+            rc = wait_as_spare(fd);
+        else if (rc == 1)
+            ms_spares_taken(&side.spares, uid_of(r->message));
+        else
+            return rc;
+    }
+    return rc;
+}
+
+/* From now on it lives on without its zygote, as any worker. */
+static void leave_spares(int fd, const struct ms_zygote_request *r)
+{
+    prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
+    setpgid(0, 0);
+    report_started(fd, uid_of(r->message), getpid(), 0);
+    ms_spares_reported(&side.spares);
 }
 
 /* ---- in the child ---------------------------------------------------------------- */
@@ -330,6 +419,8 @@ static int be_zygote(struct ms_zygote_request *r)
 
 int ms_zygote_child(int fd, struct ms_zygote_request *r)
 {
+    if (side.is_spare)
+        leave_spares(fd, r);
     end();
     close(fd);
     switch (r->message ? r->message->body_case : 0) {

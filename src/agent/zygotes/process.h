@@ -10,6 +10,8 @@
  *     ("setup", sys_path: list[str], preload: list[str])
  *     ("spawn", uid: int, env: list[bytes], (control_fd, listen_fd, listen_tcp_fd))
  *     ("derive", uid: int, preload: list[str])
+ *     ("spare", 0)                          nothing is asked: fork a spare (spares.h)
+ *   _core.zygote_spare(fd) -> tuple | None  in the spare, the request that it is to carry out
  *   _core.zygote_loaded(fd, path: str, size: int, mtime_ns: int) -> None
  *   _core.zygote_changed(fd, entry: str) -> None
  *   _core.zygote_ready(fd, problem: str, forkable: bool) -> None
@@ -18,7 +20,7 @@
  *   _core.zygote_threads() -> int                         ms_proc_threads()
  *
  * Negative results become OSError. Strings are decoded with the file system's encoding
- * (surrogateescape). Only zygote_next blocks.
+ * (surrogateescape). Only zygote_next and zygote_spare block.
  */
 #ifndef MS_AGENT_ZYGOTES_PROCESS_H
 #define MS_AGENT_ZYGOTES_PROCESS_H
@@ -47,9 +49,11 @@ struct ms_zygote_request {
     size_t fd_count;
 };
 
+enum { MS_ZYGOTE_FORK_SPARE = 2 };
+
 /* Wait for the next request; what is in `r` from before is freed and closed. Children
  * that end meanwhile are reaped, the rest of their process groups killed, and their
- * statuses reported. 1; 0: the agent is gone; or a negative errno. */
+ * statuses reported. 1; MS_ZYGOTE_FORK_SPARE; 0: the agent is gone; or a negative errno. */
 int ms_zygote_next(int fd, struct ms_zygote_request *r);
 void ms_zygote_request_finish(struct ms_zygote_request *r);
 
@@ -65,10 +69,14 @@ int ms_zygote_changed(int fd, const char *entry);
  * would break something, the agent then executes workers instead. */
 int ms_zygote_ready(int fd, const char *problem, bool forkable);
 
-/* In the parent, after the fork for `uid` (a Spawn's or a Derive's). */
+/* In the spare that was forked, before anything else: wait for a request, as ms_zygote_next. */
+int ms_zygote_spare(int fd, struct ms_zygote_request *r);
+
+/* In the parent, after the fork for `uid` (a Spawn's or a Derive's; 0: a spare). */
 int ms_zygote_started(int fd, uint64_t uid, pid_t pid, int error);
 
-/* In the child, before anything else. The zygote's descriptors are closed, signals are
+/* In the child that carries `r` out, before anything else; one that was a spare reports itself
+ * as started. The zygote's descriptors are closed, signals are
  * as they were before the first ms_zygote_next.
  *  - Spawn: own process group, control group, stdout and stderr, working folder, the
  *    names that ps shows, MUSTER_WORKER_UID in /proc/self/environ (which its own

@@ -230,12 +230,14 @@ static void refuse_big(struct ms_zygote *z, struct ms_zygote_item *item)
     ms_zygote_fail_item(z, item, why);
 }
 
-/* By a signal, which lets it run on a processor that is free. A message would put it on ours,
- * where it waits until we have prepared all workers. */
-static void wake(const struct ms_zygote *z)
+/* A spare, else the zygote itself. By a signal, which lets it run on a processor that is free:
+ * a message would put it on ours, where it waits until we have prepared all workers. */
+static void wake(struct ms_zygote *z)
 {
-    if (z->pid > 0)
-        kill(z->pid, SIGCHLD);
+    pid_t pid = z->spare_count ? z->spares[--z->spare_count] : z->pid;
+
+    if (pid > 0)
+        kill(pid, SIGCHLD);
 }
 
 void ms_zygote_flush(struct ms_zygote *z)
@@ -340,6 +342,23 @@ static void on_changed(struct ms_zygote *z, const char *entry)
     }
 }
 
+static void on_spare(struct ms_zygote *z, pid_t pid)
+{
+    if (z->spare_count < MS_SPARES_MAX)
+        z->spares[z->spare_count++] = pid;
+}
+
+/* A spare that was told of a request may have died before it read it: the zygote looks. */
+static void on_reaped(struct ms_zygote *z, const Muster__Reaped *reaped)
+{
+    for (unsigned i = 0; i < z->spare_count; i++)
+        if (z->spares[i] == reaped->pid)
+            z->spares[i--] = z->spares[--z->spare_count];
+    if (!ms_list_is_empty(&z->sent))
+        kill(z->pid, SIGCHLD);
+    z->pool->ops->on_reaped(z->pool->arg, reaped->pid, reaped->status);
+}
+
 static void on_event(struct ms_zygote *z, const Muster__ZygoteEvent *event)
 {
     switch (event->body_case) {
@@ -357,8 +376,10 @@ static void on_event(struct ms_zygote *z, const Muster__ZygoteEvent *event)
         on_spawned(z, event->spawned);
         break;
     case MUSTER__ZYGOTE_EVENT__BODY_REAPED:
-        z->pool->ops->on_reaped(
-            z->pool->arg, event->reaped->pid, event->reaped->status);
+        on_reaped(z, event->reaped);
+        break;
+    case MUSTER__ZYGOTE_EVENT__BODY_SPARE:
+        on_spare(z, event->spare->pid);
         break;
     default:
         break;

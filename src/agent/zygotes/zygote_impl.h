@@ -3,12 +3,14 @@
  * zygote.c  its making: executed, or forked from another
  * talk.c    what is sent to it, what it says, how it ends
  * pool.c    all of them: which are started, and which go
+ * spares.c  in the zygote's process: what it has forked ahead
  * choice.c  which one serves a key, and which ones go. Pure
  * files.c   the user's files that its modules came from
  */
 #ifndef MS_AGENT_ZYGOTES_ZYGOTE_IMPL_H
 #define MS_AGENT_ZYGOTES_ZYGOTE_IMPL_H
 
+#include "agent/zygotes/spares.h"
 #include "agent/zygotes/zygote.h"
 
 enum { MS_ZYGOTE_EVENT_MAX = 32 << 10 };
@@ -52,8 +54,10 @@ struct ms_zygote {
     int fd;         /* its socket */
     int problem_fd; /* of its launch; -1: derived */
     struct ms_watch watch;
-    struct ms_timer timer;        /* until it is ready, and until it answers */
-    bool is_late;                 /* it has not answered in time, once */
+    struct ms_timer timer;       /* until it is ready, and until it answers */
+    bool is_late;                /* it has not answered in time, once */
+    pid_t spares[MS_SPARES_MAX]; /* processes of it that wait for a request */
+    unsigned spare_count;
     struct ms_zygote_item derive; /* in its base's queue or sent list */
     struct ms_list queue, sent;   /* items */
     struct ms_buf waiters;        /* tokens */
@@ -122,7 +126,7 @@ int64_t ms_zygote_expires_ns(const struct ms_zygote *z);
 struct ms_zygote *ms_zygote_find_over(const struct ms_list *list, int64_t now_ns);
 
 /* The idle one that gives its place to another; NULL: none is. */
-struct ms_zygote *ms_zygote_find_spare(const struct ms_list *list);
+struct ms_zygote *ms_zygote_find_replaceable(const struct ms_list *list);
 
 /* When to look for one that is over; MS_NEVER: not by time. */
 int64_t ms_zygote_next_end_ns(const struct ms_list *list);

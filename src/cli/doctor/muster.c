@@ -2,11 +2,16 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
+#include "cli/out.h"
+#include "io/session/kept.h"
 #include "io/session/session.h"
 #include "io/spawn.h"
+#include "io/tree.h"
 #include "resource/amount.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdint.h>
@@ -65,6 +70,41 @@ static void check_sessions(struct ms_finding *f)
                        alive,
                        ended,
                        stale);
+}
+
+/* Of sessions that have ended: how much their logs take, and when they go. */
+static void check_logs(struct ms_finding *f)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_session *all = NULL;
+    int count = ms_session_list(&all, NULL);
+    struct ms_kept limits, sum;
+    char age[24];
+
+    ms_kept_init(&limits);
+    sum = (struct ms_kept){
+        .count_max = UINT64_MAX, .size_max = UINT64_MAX, .age_max_ns = MS_NEVER};
+    for (int i = 0; i < count; i++) {
+        MS_CLEANUP(ms_cleanup_fd)
+        int dir = all[i].alive ? -1 : ms_tree_open(AT_FDCWD, all[i].dir);
+
+        if (dir >= 0)
+            ms_kept_take_logs(&sum, dir);
+    }
+    if (limits.not_known)
+        ms_finding_set(f,
+                       MS_FINDING_WARN,
+                       "set it to something like 16, 4GiB or 14d",
+                       "%s is not understood, and does not count",
+                       limits.not_known);
+    else
+        ms_finding_ok(f,
+                      "%" PRIu64 " ended sessions have %s of logs; %" PRIu64
+                      " stay, up to %s and %s",
+                      sum.count,
+                      ms_amount_bytes(sum.size).text,
+                      limits.count_max,
+                      ms_amount_bytes(limits.size_max).text,
+                      ms_out_duration((uint64_t)limits.age_max_ns, age));
 }
 
 static void check_disk(struct ms_finding *f)
@@ -235,6 +275,7 @@ const struct ms_check ms_checks_muster[] = {
     {"python", check_python},
     {"root", check_root},
     {"sessions", check_sessions},
+    {"logs", check_logs},
     {"disk", check_disk},
     {0},
 };

@@ -1,5 +1,7 @@
 /* logs.c - `muster logs`: what workers have printed */
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/timestamp.h"
 #include "cli/logs/remote.h"
 #include "cli/logs/view.h"
 #include "cli/out.h"
@@ -154,13 +156,10 @@ static int watch_wait(struct watch *f)
 
 /* ---- the command ----------------------------------------------------------------- */
 
-static enum ms_exit parse(const struct ms_cli *cli, struct ms_logview *v)
+static enum ms_exit parse_which(const struct ms_cli *cli, struct ms_logview *v)
 {
     enum ms_exit code = MS_EXIT_OK;
 
-    *v = (struct ms_logview){.dir = -1,
-                             .lines_max = ms_cli_number(cli, MS_OPT_LINES, -1),
-                             .json = ms_cli_has(cli, MS_OPT_JSON)};
     if (ms_cli_has(cli, MS_OPT_AGENT) && cli->operand_count)
         return ms_out_fail(
             cli, MS_EXIT_USAGE, "--agent or '%s', not both", cli->operands[0]);
@@ -172,6 +171,36 @@ static enum ms_exit parse(const struct ms_cli *cli, struct ms_logview *v)
         code = ms_cli_selector_parse(cli, cli->operands[0], &v->selector);
     v->labels = !v->single && !v->selector.has_rank;
     return code;
+}
+
+/* The lines that are wanted. `grep` is for the caller to free, if the view has it. */
+static enum ms_exit
+parse_lines(const struct ms_cli *cli, struct ms_logview *v, regex_t *grep)
+{
+    const char *since = cli->values[MS_OPT_SINCE], *pattern = cli->values[MS_OPT_GREP];
+    char why[128];
+    int rc;
+
+    if (since && ms_since_parse(since, ms_wall_ns(), &v->since_ns) < 0)
+        return ms_out_fail(cli,
+                           MS_EXIT_USAGE,
+                           "--since is '%s', not a time such as 10m, 2h, 2026-11-18 or "
+                           "2026-11-18T05:00",
+                           since);
+    if (!pattern)
+        return MS_EXIT_OK;
+    rc = regcomp(grep, pattern, REG_EXTENDED);
+    if (rc != 0) {
+        regerror(rc, grep, why, sizeof why);
+        return ms_out_fail(
+            cli,
+            MS_EXIT_USAGE,
+            "--grep is '%s', which is no extended regular expression: %s",
+            pattern,
+            why);
+    }
+    v->grep = grep;
+    return MS_EXIT_OK;
 }
 
 static enum ms_exit fail_nothing(const struct ms_cli *cli,
@@ -272,22 +301,39 @@ static enum ms_exit show_remote(const struct ms_cli *cli, struct ms_logview *v)
     return code ? code : ms_remote_logs_show(&t, v);
 }
 
-enum ms_exit ms_cmd_logs(const struct ms_cli *cli)
+static enum ms_exit find_and_show(const struct ms_cli *cli, struct ms_logview *v)
 {
     MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};
-    MS_CLEANUP(ms_logview_close) struct ms_logview v;
     const struct ms_session *session = NULL;
-    enum ms_exit code = parse(cli, &v);
-    struct rlimit original;
+    enum ms_exit code;
 
-    ms_nofile_raise(&original); /* a file for each worker is open */
-    if (!code && ms_target_is_remote(cli))
-        return show_remote(cli, &v);
-    if (!code)
-        code = ms_sessions_init(&all, cli);
+    if (ms_target_is_remote(cli))
+        return show_remote(cli, v);
+    code = ms_sessions_init(&all, cli);
     if (!code)
         code = ms_target_session(cli, &all, false, &session);
     if (!code && session->is_daemon)
-        return show_remote(cli, &v);
-    return code ? code : show(cli, &v, session);
+        return show_remote(cli, v);
+    return code ? code : show(cli, v, session);
+}
+
+enum ms_exit ms_cmd_logs(const struct ms_cli *cli)
+{
+    MS_CLEANUP(ms_logview_close)
+    struct ms_logview v = {.dir = -1,
+                           .lines_max = ms_cli_number(cli, MS_OPT_LINES, -1),
+                           .json = ms_cli_has(cli, MS_OPT_JSON),
+                           .timestamps = ms_cli_has(cli, MS_OPT_TIMESTAMPS)};
+    enum ms_exit code = parse_which(cli, &v);
+    struct rlimit original;
+    regex_t grep;
+
+    ms_nofile_raise(&original); /* a file for each worker is open */
+    if (!code)
+        code = parse_lines(cli, &v, &grep);
+    if (!code)
+        code = find_and_show(cli, &v);
+    if (v.grep)
+        regfree(&grep);
+    return code;
 }

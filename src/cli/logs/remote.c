@@ -103,24 +103,29 @@ void ms_remote_log_want(const struct ms_remote_logs *f,
                         struct ms_remote_log *l,
                         Muster__ReadLog *want)
 {
+    long lines_max = ms_logview_lines(f->view);
+
     muster__read_log__init(want);
     want->name = l->name;
     want->node = l->log.node;
     want->file = l->file;
     want->offset = l->offset;
-    want->all = f->following || f->view->lines_max < 0;
-    want->lines_max = f->view->lines_max > 0 ? (uint64_t)f->view->lines_max : 0;
+    want->all = f->following || lines_max < 0;
+    want->lines_max = lines_max > 0 ? (uint64_t)lines_max : 0;
+    want->since_ns = (uint64_t)f->view->since_ns;
 }
 
 void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece)
 {
     if (!piece->file)
         return;
+    if (piece->first_ns)
+        l->log.time_ns = (int64_t)piece->first_ns;
     l->file = piece->file;
     l->offset = piece->offset;
 }
 
-/* One piece: how many bytes, or a negative errno. What a node refuses is said once. */
+/* One piece: how many bytes, or a negative errno. */
 static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
 {
     Muster__ReadLog want;
@@ -137,28 +142,52 @@ static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
         return -EIO;
     piece = (Muster__LogPiece *)answer;
     ms_remote_log_move(l, piece);
-    rc = ms_log_print(f->view, &l->log, (char *)piece->data.data, piece->data.len);
+    rc = ms_logtext_add(&l->log, (char *)piece->data.data, piece->data.len);
     if (rc == 0)
         rc = (int)piece->data.len;
     muster__log_piece__free_unpacked(piece, NULL);
     return rc;
 }
 
-/* All there is now of all of them. A node that does not answer is left out from then on. */
+static struct ms_logtext *log_of(void *arg, size_t i)
+{
+    return &((struct ms_remote_logs *)arg)->at[i].log;
+}
+
+/* What a node refuses is said once; it is left out from then on. */
+static int more(void *arg, size_t i)
+{
+    struct ms_remote_logs *f = arg;
+    struct ms_remote_log *l = &f->at[i];
+    int rc = l->failed ? 0 : read_piece(f, l);
+
+    l->failed = l->failed || rc < 0;
+    return rc < 0 ? 0 : rc;
+}
+
+static int on_line(void *arg, size_t i, const struct ms_logline *line)
+{
+    struct ms_remote_logs *f = arg;
+    int rc = ms_logview_line(f->view, &f->at[i].log, line);
+
+    return rc == 0 && ferror(stdout) ? -EIO : rc;
+}
+
+/* All there is now of all of them; how many could not be read. */
 static size_t read_all(struct ms_remote_logs *f)
 {
+    static const struct ms_logmerge_ops ops = {log_of, more, on_line};
     size_t failed = 0;
+    int rc = 0;
 
-    for (size_t i = 0; i < f->count; i++) {
-        struct ms_remote_log *l = &f->at[i];
-        int rc = l->failed ? -EIO : 1;
-
-        while (rc > 0 && !ferror(stdout))
-            rc = read_piece(f, l);
-        l->failed = rc < 0;
-        failed += l->failed;
-    }
+    if (f->view->grep && f->view->lines_max > 0)
+        for (size_t i = 0; rc == 0 && i < f->count; i++)
+            rc = ms_logview_keep_last(f->view, &ops, f, i);
+    if (rc == 0)
+        ms_logmerge(&ops, f, f->count);
     fflush(stdout);
+    for (size_t i = 0; i < f->count; i++)
+        failed += f->at[i].failed;
     return failed;
 }
 
@@ -181,8 +210,8 @@ enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logv
             code = ms_remote_logs_follow(&f);
     }
     for (size_t i = 0; i < f.count; i++) {
-        ms_log_print_rest(v, &f.at[i].log);
-        ms_buf_finish(&f.at[i].log.part);
+        ms_logview_rest(v, &f.at[i].log);
+        ms_buf_finish(&f.at[i].log.bytes);
     }
     free(f.at);
     return code;

@@ -3,9 +3,9 @@
  * A daemon head has no logs of its own: each node keeps those of its workers. The head is
  * asked for them piece by piece. To follow them, one question for each log is under way,
  * which its node holds until there is something, and one for the head's status, which is
- * held until nodes or workers come or go (long polling). What comes then is printed in the
- * order in which it was written, by the nodes' clocks and as exact as a round trip to the
- * node; what was there before comes log by log.
+ * held until nodes or workers come or go (long polling). What was there before is printed in
+ * the order of its lines' times, by the nodes' clocks; what comes then too, as exact as a
+ * round trip to the node.
  *
  * remote.c         which logs there are, and what is in them now
  * remote_follow.c  what comes then
@@ -20,7 +20,7 @@ struct ms_call;
 
 /* One file of a node: a worker's, the merged one, or the agent's. */
 struct ms_remote_log {
-    struct ms_log log;
+    struct ms_logtext log;
     char name[160]; /* of the file */
     uint64_t file, offset;
     bool failed;          /* said so */

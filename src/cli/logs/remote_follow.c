@@ -124,10 +124,10 @@ static void print_until(struct follow *f, int64_t now_ns)
     while ((p = (struct piece *)ms_reorder_take(&f->pieces, now_ns))) {
         const ProtobufCBinaryData *data = &p->message->data;
 
-        if (ms_log_print(f->logs->view,
-                         &f->logs->at[p->log].log,
-                         (char *)data->data,
-                         data->len) < 0)
+        if (ms_logview_add(f->logs->view,
+                           &f->logs->at[p->log].log,
+                           (char *)data->data,
+                           data->len) < 0)
             end_memory(f);
         muster__log_piece__free_unpacked(p->message, NULL);
         free(p);

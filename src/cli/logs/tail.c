@@ -1,19 +1,17 @@
 /* tail.c - a log file from its last lines on, through renames */
 #include "cli/logs/tail.h"
-#include "agent/logs/piece.h"
+#include "agent/logs/seek.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
-enum { BLOCK = 64 << 10 };
-
 int ms_tailfile_open(struct ms_tailfile *t, int dir, const char *name)
 {
     int fd, n;
 
-    *t = (struct ms_tailfile){.dir = dir, .fd = -1};
+    *t = (struct ms_tailfile){.dir = dir, .fd = -1, .old = -1};
     n = snprintf(t->name, sizeof t->name, "%s", name);
     if (n < 0 || (size_t)n >= sizeof t->name)
         return -ENAMETOOLONG;
@@ -27,68 +25,50 @@ int ms_tailfile_open(struct ms_tailfile *t, int dir, const char *name)
 void ms_tailfile_close(struct ms_tailfile *t)
 {
     ms_fd_close(&t->fd);
+    ms_fd_close(&t->old);
 }
 
-/* Where the last *lines lines of a file begin; *lines becomes what is still missing. */
-static int find_start(int fd, long *lines, off_t *start)
+/* Where the wanted lines of a file begin; *lines (-1: all) becomes how many are missing. */
+static int find_start(int fd, long *lines, int64_t since_ns, uint64_t *start)
 {
+    uint64_t of_lines = 0, of_time = 0, size;
     struct stat st;
-    uint64_t at = 0;
-    int rc = fstat(fd, &st) < 0
-                 ? -errno
-                 : ms_log_find_lines(fd, (uint64_t)st.st_size, UINT64_MAX, lines, &at);
+    int rc = 0;
 
-    *start = (off_t)at;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    size = (uint64_t)st.st_size;
+    if (*lines == 0)
+        of_lines = size;
+    else if (*lines > 0)
+        rc = ms_log_find_lines(fd, size, UINT64_MAX, lines, &of_lines);
+    if (rc == 0 && since_ns)
+        rc = ms_log_find_time(fd, size, since_ns, &of_time);
+    if (rc == 0 && of_time > 0)
+        *lines = 0; /* what is before it is older still */
+    *start = of_lines > of_time ? of_lines : of_time;
     return rc;
 }
 
-static int read_on(int fd,
-                   off_t *at,
-                   int (*on_data)(void *arg, const char *data, size_t len),
-                   void *arg)
-{
-    char block[BLOCK];
-    ssize_t n;
-
-    while ((n = pread(fd, block, sizeof block, *at)) > 0) {
-        int rc = on_data(arg, block, (size_t)n);
-
-        if (rc < 0)
-            return rc;
-        *at += n;
-    }
-    return n < 0 ? -errno : 0;
-}
-
-/* The first read: "<name>.1" if lines are wanted from it, and where this one begins. */
-static int start(struct ms_tailfile *t,
-                 long lines_max,
-                 int (*on_data)(void *arg, const char *data, size_t len),
-                 void *arg)
+int ms_tailfile_start(struct ms_tailfile *t, long lines_max, int64_t since_ns)
 {
     char old_name[MS_TAILFILE_NAME_MAX + 2];
-    MS_CLEANUP(ms_cleanup_fd) int old = -1;
     long missing = lines_max;
-    off_t from = 0;
-    int rc = 0;
+    int rc = find_start(t->fd, &missing, since_ns, &t->at);
 
-    if (lines_max == 0) {
-        struct stat st;
-
-        t->at = fstat(t->fd, &st) < 0 ? 0 : st.st_size;
-        return 0;
-    }
-    if (lines_max > 0)
-        rc = find_start(t->fd, &missing, &t->at);
-    if (rc < 0 || (lines_max > 0 && missing <= 0))
+    t->started = true;
+    if (rc == 0)
+        t->first_ns = ms_log_time_before(t->fd, t->at);
+    if (rc < 0 || missing == 0)
         return rc;
     snprintf(old_name, sizeof old_name, "%s.1", t->name);
-    old = openat(t->dir, old_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (old < 0)
+    t->old = openat(t->dir, old_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (t->old < 0)
         return 0;
-    if (lines_max > 0)
-        rc = find_start(old, &missing, &from);
-    return rc < 0 ? rc : read_on(old, &from, on_data, arg);
+    rc = find_start(t->old, &missing, since_ns, &t->old_at);
+    if (rc == 0)
+        t->first_ns = ms_log_time_before(t->old, t->old_at);
+    return rc;
 }
 
 /* Is there another file under our name now? Then open it. */
@@ -110,17 +90,26 @@ static bool reopen(struct ms_tailfile *t)
     return true;
 }
 
-int ms_tailfile_read(struct ms_tailfile *t,
-                     long lines_max,
-                     int (*on_data)(void *arg, const char *data, size_t len),
-                     void *arg)
+static int read_next(int fd, uint64_t *at, void *data, size_t room)
 {
-    int rc = t->started ? 0 : start(t, lines_max, on_data, arg);
+    ssize_t n = pread(fd, data, room, (off_t)*at);
 
-    t->started = true;
-    do {
-        if (rc == 0)
-            rc = read_on(t->fd, &t->at, on_data, arg);
-    } while (rc == 0 && reopen(t));
-    return rc;
+    if (n < 0)
+        return -errno;
+    *at += (uint64_t)n;
+    return (int)n;
+}
+
+int ms_tailfile_read(struct ms_tailfile *t, void *data, size_t room)
+{
+    int n = t->old < 0 ? 0 : read_next(t->old, &t->old_at, data, room);
+
+    if (n == 0)
+        ms_fd_close(&t->old);
+    while (n == 0) {
+        n = read_next(t->fd, &t->at, data, room);
+        if (n == 0 && !reopen(t))
+            break;
+    }
+    return n;
 }

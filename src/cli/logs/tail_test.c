@@ -50,26 +50,32 @@ static void append(const struct folder *f, const char *name, const char *text)
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
-static int on_data(void *arg, const char *data, size_t len)
-{
-    return ms_buf_append(arg, data, len);
-}
-
-static void check_read(struct ms_tailfile *t, long lines_max, const char *wanted)
+static void check_read(struct ms_tailfile *t, const char *wanted)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf got = {0};
+    char block[777];
+    int n;
 
-    assert_int_equal(ms_tailfile_read(t, lines_max, on_data, &got), 0);
+    while ((n = ms_tailfile_read(t, block, sizeof block)) > 0)
+        ms_buf_append(&got, block, (size_t)n);
+    assert_int_equal(n, 0);
     assert_string_equal(ms_buf_str(&got), wanted);
 }
 
 /* Open, read once, close. */
-static void check_first(const struct folder *f, long lines_max, const char *wanted)
+static void
+check_since(const struct folder *f, long lines_max, int64_t since_s, const char *wanted)
 {
     MS_CLEANUP(ms_tailfile_close) struct ms_tailfile t;
 
     assert_int_equal(ms_tailfile_open(&t, f->fd, "x.log"), 0);
-    check_read(&t, lines_max, wanted);
+    assert_int_equal(ms_tailfile_start(&t, lines_max, since_s * 1000000000), 0);
+    check_read(&t, wanted);
+}
+
+static void check_first(const struct folder *f, long lines_max, const char *wanted)
+{
+    check_since(f, lines_max, 0, wanted);
 }
 
 static void test_last_lines(void **state)
@@ -124,6 +130,25 @@ static void test_the_renamed_file_comes_first(void **state)
     check_first(f, 9, "a\nb\nc\nd\ne\n");
 }
 
+/* A second each. */
+#define AT(s) "1970-01-01T00:00:0" #s ".000000Z "
+
+static void test_since_a_time(void **state)
+{
+    struct folder *f = *state;
+
+    append(f, "x.log.1", AT(1) "a\n" AT(2) "b\n" AT(3) "c\n");
+    append(f, "x.log", AT(4) "d\n" AT(5) "e\n");
+    check_since(f, -1, 6, "");
+    check_since(f, -1, 5, AT(5) "e\n");
+    check_since(f, -1, 4, AT(4) "d\n" AT(5) "e\n");
+    check_since(f, -1, 3, AT(3) "c\n" AT(4) "d\n" AT(5) "e\n");
+    check_since(f, 1, 3, AT(5) "e\n");
+    check_since(f, 3, 1, AT(3) "c\n" AT(4) "d\n" AT(5) "e\n");
+    check_since(f, 4, 3, AT(3) "c\n" AT(4) "d\n" AT(5) "e\n");
+    check_since(f, 0, 3, "");
+}
+
 static void test_growth_and_rename(void **state)
 {
     struct folder *f = *state;
@@ -131,15 +156,16 @@ static void test_growth_and_rename(void **state)
 
     append(f, "x.log", "a\nb\n");
     assert_int_equal(ms_tailfile_open(&t, f->fd, "x.log"), 0);
-    check_read(&t, 1, "b\n");
-    check_read(&t, 1, "");
+    assert_int_equal(ms_tailfile_start(&t, 1, 0), 0);
+    check_read(&t, "b\n");
+    check_read(&t, "");
     append(f, "x.log", "c");
-    check_read(&t, 1, "c");
+    check_read(&t, "c");
     append(f, "x.log", "c\nd\n");
     assert_int_equal(renameat(f->fd, "x.log", f->fd, "x.log.1"), 0);
     append(f, "x.log", "e\n");
-    check_read(&t, 1, "c\nd\ne\n");
-    check_read(&t, 1, "");
+    check_read(&t, "c\nd\ne\n");
+    check_read(&t, "");
 }
 
 static void test_no_file(void **state)
@@ -159,6 +185,7 @@ int main(void)
         TEST(test_last_lines),
         TEST(test_last_lines_of_a_big_file),
         TEST(test_the_renamed_file_comes_first),
+        TEST(test_since_a_time),
         TEST(test_growth_and_rename),
         TEST(test_no_file),
     };

@@ -1,7 +1,7 @@
 /* view.c - the log files of a session, and how their lines are printed */
 #include "cli/logs/view.h"
 #include "base/cleanup.h"
-#include "cli/logs/line.h"
+#include "base/timestamp.h"
 #include "cli/logs/tail.h"
 #include "cli/out.h"
 #include "io/tree.h"
@@ -11,12 +11,11 @@
 #include <fcntl.h>
 #include <string.h>
 
-/* The longest line that is kept until its end comes; the agent cuts them sooner. */
-enum { PART_MAX = 1 << 20, DRIVER_LEN = 17 };
+enum { DRIVER_LEN = 17, BLOCK = 64 << 10, KEPT_SLACK = 1 << 20 };
 
 struct ms_logview_file {
     struct ms_tailfile tail;
-    struct ms_log log;
+    struct ms_logtext log;
 };
 
 /* Where "CLUSTER-RANK" ends: before ".log", or before ".<driver's id>.log". 0: this is no
@@ -56,7 +55,6 @@ int ms_logview_open(struct ms_logview *v, const char *path)
     v->files = NULL;
     v->count = 0;
     v->merged = v->single && strcmp(v->single, MS_LOGVIEW_MERGED) == 0;
-    v->by_line = v->json || v->labels || (v->merged && ms_out_is_colour(stdout));
     v->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return v->dir < 0 ? -errno : 0;
 }
@@ -64,7 +62,7 @@ int ms_logview_open(struct ms_logview *v, const char *path)
 static void file_finish(struct ms_logview_file *f)
 {
     ms_tailfile_close(&f->tail);
-    ms_buf_finish(&f->log.part);
+    ms_buf_finish(&f->log.bytes);
 }
 
 void ms_logview_close(struct ms_logview *v)
@@ -115,8 +113,8 @@ static int add_file(void *arg, int dir, const char *name)
 
 static int by_rank(const void *a, const void *b)
 {
-    const struct ms_log *x = &((const struct ms_logview_file *)a)->log,
-                        *y = &((const struct ms_logview_file *)b)->log;
+    const struct ms_logtext *x = &((const struct ms_logview_file *)a)->log,
+                            *y = &((const struct ms_logview_file *)b)->log;
     int order = strcmp(x->cluster, y->cluster);
 
     return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
@@ -135,87 +133,187 @@ int ms_logview_scan(struct ms_logview *v)
 
 /* ---- what is in them ------------------------------------------------------------- */
 
-static int print_line(const struct ms_logview *v,
-                      const struct ms_log *l,
-                      const char *text,
-                      size_t len)
+static bool matches(const regex_t *grep, const struct ms_logline *line)
 {
-    struct ms_logline line = {.rank = l->rank, .text = text, .len = len};
+    regmatch_t range = {.rm_so = 0, .rm_eo = (regoff_t)line->len};
 
+    return !grep || regexec(grep, line->text, 1, &range, REG_STARTEND) == 0;
+}
+
+/* Whose it is, if that is known; false: it is not wanted. */
+static bool
+look(const struct ms_logview *v, const struct ms_logtext *t, struct ms_logline *line)
+{
+    if (line->time_ns < v->since_ns)
+        return false;
     if (v->merged) { /* nodes of one machine share the file */
-        if (ms_logline_split(&line) && l->node[0] && strcmp(line.node, l->node) != 0)
-            return 0;
+        if (ms_logline_split(line) && t->node[0] && strcmp(line->node, t->node) != 0)
+            return false;
     } else {
+        line->rank = t->rank;
         if (v->json || v->labels)
-            memcpy(line.cluster, l->cluster, sizeof line.cluster);
+            memcpy(line->cluster, t->cluster, sizeof line->cluster);
         if (v->json)
-            memcpy(line.node, l->node, sizeof line.node);
+            memcpy(line->node, t->node, sizeof line->node);
     }
+    return matches(v->grep, line);
+}
+
+int ms_logview_line(const struct ms_logview *v,
+                    const struct ms_logtext *t,
+                    const struct ms_logline *raw)
+{
+    struct ms_logline line = *raw;
+    bool is_agent = v->single && !v->merged; /* its lines stay as they are */
+
+    if (!look(v, t, &line))
+        return 0;
     if (v->json)
         return ms_logline_print_json(&line);
-    if (v->single && !v->merged && l->node[0])
-        printf("%s: ", l->node);
-    ms_logline_print(&line);
+    if (is_agent && t->node[0])
+        printf("%s: ", t->node);
+    ms_logline_print(&line, is_agent ? line.has_time : v->timestamps);
     return 0;
 }
 
-int ms_log_print_rest(const struct ms_logview *v, struct ms_log *l)
+int ms_logview_rest(const struct ms_logview *v, struct ms_logtext *t)
 {
-    size_t len = l->part.len;
+    struct ms_logline line;
 
-    l->part.len = 0;
-    return len ? print_line(v, l, (char *)l->part.data, len) : 0;
+    return ms_logtext_rest(t, &line) ? ms_logview_line(v, t, &line) : 0;
 }
 
-int ms_log_print(const struct ms_logview *v,
-                 struct ms_log *l,
-                 const char *data,
-                 size_t len)
+int ms_logview_add(const struct ms_logview *v,
+                   struct ms_logtext *t,
+                   const char *data,
+                   size_t len)
 {
+    int rc = ms_logtext_add(t, data, len);
+    struct ms_logline line;
+
+    while (rc == 0 && ms_logtext_next(t, &line))
+        rc = ms_logview_line(v, t, &line);
+    return rc;
+}
+
+/* ---- the last lines that match --------------------------------------------------- */
+
+long ms_logview_lines(const struct ms_logview *v)
+{
+    return v->grep && v->lines_max > 0 ? -1 : v->lines_max;
+}
+
+struct kept {
+    struct ms_buf bytes;
+    size_t from; /* the lines before are too many */
+    long count;
+};
+
+/* With its time; the oldest goes when there are too many. */
+static int keep(struct kept *k, const struct ms_logline *line, long lines_max)
+{
+    struct ms_timestamp time = {0};
     int rc = 0;
 
-    while (rc == 0 && len) {
-        const char *newline = memchr(data, '\n', len);
-        size_t piece = newline ? (size_t)(newline - data) : len;
+    if (line->time_ns) {
+        ms_timestamp_set(&time, line->time_ns);
+        rc = ms_buf_append(&k->bytes, time.text, MS_TIMESTAMP_LEN + 1);
+    }
+    if (rc == 0)
+        rc = ms_buf_append(&k->bytes, line->text, line->len);
+    if (rc == 0)
+        rc = ms_buf_append(&k->bytes, "\n", 1);
+    if (rc == 0 && ++k->count > lines_max) {
+        const uint8_t *at = k->bytes.data + k->from;
 
-        if (newline && !l->part.len) {
-            rc = print_line(v, l, data, piece);
-        } else {
-            rc = ms_buf_append(&l->part, data, piece);
-            if (rc == 0 && (newline || l->part.len > PART_MAX))
-                rc = ms_log_print_rest(v, l);
-        }
-        piece += newline != NULL;
-        data += piece;
-        len -= piece;
+        at = memchr(at, '\n', k->bytes.len - k->from);
+        k->from = (size_t)(at - k->bytes.data) + 1;
+        k->count--;
+    }
+    if (k->from > KEPT_SLACK && k->from > k->bytes.len / 2) {
+        ms_buf_consume(&k->bytes, k->from);
+        k->from = 0;
     }
     return rc;
 }
 
-struct sink {
-    const struct ms_logview *view;
-    struct ms_log *log;
-};
-
-static int on_data(void *arg, const char *data, size_t len)
+int ms_logview_keep_last(const struct ms_logview *v,
+                         const struct ms_logmerge_ops *ops,
+                         void *arg,
+                         size_t i)
 {
-    const struct sink *s = arg;
+    struct ms_logtext *t = ops->log(arg, i);
+    struct ms_logline line;
+    struct kept k = {0};
+    int rc;
 
-    if (s->view->by_line)
-        return ms_log_print(s->view, s->log, data, len);
-    return fwrite(data, 1, len, stdout) == len ? 0 : -EIO;
+    do {
+        rc = ops->more(arg, i);
+        while (rc >= 0 && ms_logtext_next(t, &line)) {
+            struct ms_logline shown = line;
+
+            if (look(v, t, &shown) && keep(&k, &line, v->lines_max) < 0)
+                rc = -ENOMEM;
+        }
+    } while (rc > 0);
+    if (rc == 0)
+        rc = ms_buf_append(&k.bytes, t->bytes.data + t->at, t->bytes.len - t->at);
+    ms_buf_finish(&t->bytes);
+    t->bytes = k.bytes;
+    t->at = k.from;
+    return rc;
 }
 
-int ms_logview_print(struct ms_logview *v)
+/* ---- files ----------------------------------------------------------------------- */
+
+static struct ms_logtext *log_of(void *arg, size_t i)
+{
+    return &((struct ms_logview *)arg)->files[i].log;
+}
+
+static int more(void *arg, size_t i)
+{
+    struct ms_logview_file *f = &((struct ms_logview *)arg)->files[i];
+    char block[BLOCK];
+    int n = ms_tailfile_read(&f->tail, block, sizeof block);
+    int rc = n > 0 ? ms_logtext_add(&f->log, block, (size_t)n) : 0;
+
+    return rc < 0 ? rc : n;
+}
+
+static int on_line(void *arg, size_t i, const struct ms_logline *line)
+{
+    const struct ms_logview *v = arg;
+    int rc = ms_logview_line(v, &v->files[i].log, line);
+
+    return rc == 0 && ferror(stdout) ? -EIO : rc;
+}
+
+static const struct ms_logmerge_ops merge_ops = {log_of, more, on_line};
+
+/* Files that are new. */
+static int start(struct ms_logview *v)
 {
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < v->count; i++) {
-        struct sink s = {v, &v->files[i].log};
+        struct ms_tailfile *t = &v->files[i].tail;
 
-        rc = ms_tailfile_read(&v->files[i].tail, v->lines_max, on_data, &s);
+        if (t->started)
+            continue;
+        rc = ms_tailfile_start(t, ms_logview_lines(v), v->since_ns);
+        v->files[i].log.time_ns = t->first_ns;
+        if (rc == 0 && v->grep && v->lines_max > 0)
+            rc = ms_logview_keep_last(v, &merge_ops, v, i);
     }
     return rc;
+}
+
+int ms_logview_print(struct ms_logview *v)
+{
+    int rc = start(v);
+
+    return rc < 0 ? rc : ms_logmerge(&merge_ops, v, v->count);
 }
 
 int ms_logview_end(struct ms_logview *v)
@@ -223,6 +321,6 @@ int ms_logview_end(struct ms_logview *v)
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < v->count; i++)
-        rc = ms_log_print_rest(v, &v->files[i].log);
+        rc = ms_logview_rest(v, &v->files[i].log);
     return rc;
 }

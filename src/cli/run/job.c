@@ -153,6 +153,32 @@ static void post_released(struct ms_head_op *op, void *arg)
 
 /* ---- asking ------------------------------------------------------------------------ */
 
+/* What the file says of roles, for the driver (MS_KV_JOB). It is there before the driver. */
+static int tell_roles(struct ms_job_run *j, struct ms_error *err)
+{
+    const char *path = j->run->cli->operands[0], *slash = strrchr(path, '/');
+    json_t *roles = ms_job_roles_json(j->run->job, slash ? slash + 1 : path);
+    MS_CLEANUP(ms_cleanup_free) char *text = json_dumps(roles, JSON_COMPACT);
+    Muster__KvPut put = MUSTER__KV_PUT__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op;
+    int rc;
+
+    json_decref(roles);
+    if (!text)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    put.key = (char *)(uintptr_t)MS_KV_JOB;
+    put.value = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
+    put.owner = MUSTER__KV_OWNER__KV_NONE;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT;
+    m.kv_put = &put;
+    op = ms_head_request(j->head, &m);
+    ms_head_op_wait(op, MS_NEVER);
+    rc = ms_head_op_result(op, err);
+    ms_head_op_unref(op);
+    return rc;
+}
+
 static int reserve(struct ms_job_run *j, struct ms_error *err)
 {
     Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
@@ -326,6 +352,8 @@ enum ms_exit ms_run_job(const struct ms_run_spec *r)
         rc = open_signals(&j, &err);
     if (rc == 0)
         rc = open_head(&j, &err);
+    if (rc == 0 && r->job->role_count > 0)
+        rc = tell_roles(&j, &err);
     if (rc == 0)
         rc = reserve(&j, &err);
     if (rc == 0 && ms_loop_run(j.loop) < 0)

@@ -1,7 +1,9 @@
 /* rest_log.c - GET of a log: read here, or piece by piece from its agent */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/proto.h"
+#include "base/timestamp.h"
 #include "head/head_impl.h"
 #include "head/ops/request.h"
 #include "head/rest/rest_impl.h"
@@ -63,24 +65,54 @@ static bool find_lines(const char *text, size_t len, int64_t most, size_t *from)
     return len == 0;
 }
 
-/* The last `most` lines. *is_cut: the file began before `b`, and then: before them. */
-static json_t *last_lines(const struct ms_buf *b, int64_t most, bool *is_cut)
+/* Which lines are wanted: the last `most`, and of these what was read then or later. */
+struct lines_wanted {
+    int64_t most, since_ns;
+    int64_t first_ns; /* of the line before the text; 0: not known */
+};
+
+/* A time of 0 is not known. */
+static void
+add_line(json_t *lines, json_t *times, int64_t time_ns, const char *text, size_t len)
 {
-    json_t *list = json_array();
+    struct ms_timestamp time = {0};
+
+    ms_timestamp_set(&time, time_ns);
+    json_array_append_new(lines, ms_json_text(text, len));
+    json_array_append_new(
+        times, time_ns ? json_stringn(time.text, MS_TIMESTAMP_LEN) : json_null());
+}
+
+/* *is_cut: the file began before `b`, and then: before the lines. */
+static void last_lines(const struct ms_buf *b,
+                       const struct lines_wanted *want,
+                       json_t *lines,
+                       json_t *times,
+                       bool *is_cut)
+{
     const char *text = (const char *)b->data, *end = text + b->len, *lf;
+    int64_t ns = want->first_ns;
     size_t from;
 
-    if (!find_lines(text, b->len, most, &from))
+    if (!find_lines(text, b->len, want->most, &from))
         *is_cut = true;
     else if (*is_cut && (lf = memchr(text, '\n', b->len)))
         from = (size_t)(lf - text) + 1; /* not all of the first line is here */
-    for (const char *at = text + from; at < end; at = lf + 1) {
+    for (const char *at = text; at < end; at = lf + 1) {
+        size_t time_len;
+
         lf = memchr(at, '\n', (size_t)(end - at));
         if (!lf)
             lf = end;
-        json_array_append_new(list, ms_json_text(at, (size_t)(lf - at)));
+        time_len =
+            ms_timestamp_read(at, (size_t)(lf - at), &ns) ? MS_TIMESTAMP_LEN + 1 : 0;
+        if (at < text + from)
+            continue;
+        if (ns < want->since_ns)
+            *is_cut = false; /* what is before is not wanted */
+        else
+            add_line(lines, times, ns, at + time_len, (size_t)(lf - at) - time_len);
     }
-    return list;
 }
 
 /* Is the node this machine? One that this head has started always is. */
@@ -101,24 +133,30 @@ is_here(const struct ms_rest *rest, const Muster__Status *s, const char *node)
 static void reply_lines(struct ms_http_conn *c,
                         const char *path,
                         const struct ms_buf *b,
-                        int64_t lines,
+                        const struct lines_wanted *want,
                         bool is_piece,
                         bool is_cut)
 {
-    json_t *list = last_lines(b, lines, &is_piece);
+    json_t *lines = json_array(), *times = json_array();
 
+    last_lines(b, want, lines, times, &is_piece);
+    if (want->since_ns) /* older lines were left out on purpose */
+        is_cut = is_cut && json_array_size(lines) >= (size_t)want->most;
     ms_http_reply_json(c,
                        200,
-                       json_pack("{s:o, s:b, s:o}",
+                       json_pack("{s:o, s:b, s:o, s:o}",
                                  "path",
                                  ms_json_text(path, strlen(path)),
                                  "is_cut",
                                  is_piece || is_cut,
                                  "lines",
-                                 list));
+                                 lines,
+                                 "times",
+                                 times));
 }
 
-static void reply_log(const struct rest_ask *ask, const char *path, int64_t lines)
+static void
+reply_log(const struct rest_ask *ask, const char *path, const struct lines_wanted *want)
 {
     struct ms_buf b;
     bool is_cut = false;
@@ -131,7 +169,7 @@ static void reply_log(const struct rest_ask *ask, const char *path, int64_t line
     } else if (rc < 0) {
         ms_http_conn_fail(ask->conn, 500, "the log cannot be read");
     } else {
-        reply_lines(ask->conn, path, &b, lines, is_cut, false);
+        reply_lines(ask->conn, path, &b, want, is_cut, false);
     }
     ms_buf_finish(&b);
 }
@@ -144,7 +182,7 @@ struct remote_log {
     struct ms_head_op *op; /* under way */
     Muster__ReadLog *want;
     char *path;
-    int64_t lines;
+    struct lines_wanted lines;
     struct ms_buf text;
     size_t all; /* bytes that were read */
     bool is_cut, is_piece, has_begun;
@@ -178,8 +216,10 @@ static bool remote_take(struct remote_log *f, const Muster__LogPiece *piece)
 {
     size_t len = piece->data.len;
 
-    if (!f->has_begun) /* the first piece begins with the lines that are wanted */
+    if (!f->has_begun) { /* the first piece begins with the lines that are wanted */
         f->is_cut = piece->offset > len;
+        f->lines.first_ns = (int64_t)piece->first_ns;
+    }
     f->has_begun = true;
     f->want->file = piece->file;
     f->want->offset = piece->offset;
@@ -210,7 +250,7 @@ static void remote_done(struct ms_head_op *op, void *arg)
     else if (remote_take(f, piece))
         remote_ask(f);
     else {
-        reply_lines(f->wait.conn, f->path, &f->text, f->lines, f->is_piece, f->is_cut);
+        reply_lines(f->wait.conn, f->path, &f->text, &f->lines, f->is_piece, f->is_cut);
         remote_destroy(&f->wait);
     }
     ms_head_op_unref(op);
@@ -227,19 +267,22 @@ static void remote_ask(struct remote_log *f)
         remote_fail(f, 503, "out of memory");
 }
 
-static Muster__ReadLog *remote_want(const Muster__WorkerStatus *w, int64_t lines)
+static Muster__ReadLog *remote_want(const Muster__WorkerStatus *w,
+                                    const struct lines_wanted *lines)
 {
     const char *slash = strrchr(w->log_path, '/');
     Muster__ReadLog want = MUSTER__READ_LOG__INIT;
 
     want.node = w->node;
     want.name = (char *)(uintptr_t)(slash ? slash + 1 : w->log_path);
-    want.lines_max = (uint64_t)lines;
+    want.lines_max = (uint64_t)lines->most;
+    want.since_ns = (uint64_t)lines->since_ns;
     return (Muster__ReadLog *)ms_proto_copy(&want.base);
 }
 
-static void
-remote_begin(const struct rest_ask *ask, const Muster__WorkerStatus *w, int64_t lines)
+static void remote_begin(const struct rest_ask *ask,
+                         const Muster__WorkerStatus *w,
+                         const struct lines_wanted *lines)
 {
     struct remote_log *f = calloc(1, sizeof *f);
 
@@ -248,7 +291,7 @@ remote_begin(const struct rest_ask *ask, const Muster__WorkerStatus *w, int64_t 
         ms_list_init(&f->wait.link);
         f->want = remote_want(w, lines);
         f->path = strdup(w->log_path);
-        f->lines = lines;
+        f->lines = *lines;
     }
     if (!f || !f->want || !f->path) {
         ms_http_conn_fail(ask->conn, 503, "out of memory");
@@ -261,17 +304,33 @@ remote_begin(const struct rest_ask *ask, const Muster__WorkerStatus *w, int64_t 
     remote_ask(f);
 }
 
-void ms_rest_logs(const struct rest_ask *ask)
+/* False: that was answered. */
+static bool read_since(const struct rest_ask *ask, int64_t *since_ns)
 {
-    int64_t lines = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
-    const Muster__WorkerStatus *w = NULL;
-    MS_CLEANUP(ms_rest_cleanup_status)
-    Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
+    char text[128];
 
-    if (!s)
+    if (!ms_rest_text(ask, "since", text, sizeof text))
+        return true;
+    if (ms_rest_decode(text, strlen(text), text) &&
+        ms_since_parse(text, ms_wall_ns(), since_ns) == 0)
+        return true;
+    ms_http_conn_fail(
+        ask->conn, 400, "'since' is a time such as 10m, 2h or 2026-11-18T05:00Z");
+    return false;
+}
+
+void ms_rest_logs(const struct rest_ask *ask, const Muster__Status *s)
+{
+    struct lines_wanted want = {
+        .most = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX)};
+    const Muster__WorkerStatus *w = NULL;
+
+    if (want.most > 0 && read_since(ask, &want.since_ns))
+        w = ms_rest_find_worker(ask, s);
+    if (!w)
         return;
     if (is_here(ask->rest, s, w->node))
-        reply_log(ask, w->log_path, lines);
+        reply_log(ask, w->log_path, &want);
     else
-        remote_begin(ask, w, lines);
+        remote_begin(ask, w, &want);
 }

@@ -7,12 +7,17 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { READ_SIZE = 64 << 10 };
+enum {
+    READ_SIZE = 64 << 10,
+    SOURCE_SIZE = 64 << 10, /* made of a body at a time */
+    TURN_SIZE = 1 << 20     /* of a body, then others have their turn */
+};
 
 struct ms_http_conn {
     struct ms_list link, unproven;
@@ -29,6 +34,8 @@ struct ms_http_conn {
     size_t in_at;
     struct ms_buf out;
     size_t out_at;
+    struct ms_http_source source; /* of the answer's body behind `out` */
+    uint64_t source_left;
     void *tag;
     bool is_waiting; /* a request is out */
     bool is_head;    /* it is a HEAD */
@@ -49,6 +56,14 @@ static void set_proven(struct ms_http_conn *c)
     c->server->unproven_count--;
 }
 
+static void source_finish(struct ms_http_conn *c)
+{
+    if (c->source.finish)
+        c->source.finish(c->source.arg);
+    c->source = (struct ms_http_source){0};
+    c->source_left = 0;
+}
+
 static void conn_free(struct ms_http_conn *c)
 {
     const struct ms_http_server *s = c->server;
@@ -62,6 +77,7 @@ static void conn_free(struct ms_http_conn *c)
     ms_http_parser_finish(&c->parser);
     ms_buf_finish(&c->in);
     ms_buf_finish(&c->out);
+    source_finish(c);
     ms_fd_close(&c->fd);
     if (c->is_waiting && s->ops->on_gone)
         s->ops->on_gone(s->arg, c->tag);
@@ -83,13 +99,37 @@ static void linger(struct ms_http_conn *c)
 
 static bool is_out(const struct ms_http_conn *c)
 {
-    return c->out.len > c->out_at;
+    return c->out.len > c->out_at || c->source_left > 0;
 }
 
-/* 0: all is sent; 1: the socket is full; or a negative errno. */
+/* The next bytes of a body that is made while it is sent. */
+static int refill(struct ms_http_conn *c)
+{
+    size_t room = c->source_left < SOURCE_SIZE ? (size_t)c->source_left : SOURCE_SIZE;
+
+    c->out_at = c->out.len = 0;
+    if (ms_buf_reserve(&c->out, room) < 0)
+        return -ENOMEM;
+    c->out.len = c->source.read(c->source.arg, c->out.data, room);
+    c->source_left -= c->out.len;
+    if (!c->source_left)
+        source_finish(c);
+    return 0;
+}
+
+/* 0: all is sent; 1: the socket is full, or others have their turn; or a negative errno. */
 static int flush(struct ms_http_conn *c)
 {
+    size_t made = 0;
+
     while (is_out(c)) {
+        if (c->out_at == c->out.len) {
+            if (made >= TURN_SIZE)
+                return 1;
+            made += SOURCE_SIZE;
+            if (refill(c) < 0)
+                return -ENOMEM;
+        }
         ssize_t n = send(c->fd,
                          c->out.data + c->out_at,
                          c->out.len - c->out_at,
@@ -108,15 +148,18 @@ static int flush(struct ms_http_conn *c)
     return 0;
 }
 
-static int put_head(
-    struct ms_http_conn *c, int status, const char *type, const char *more, size_t len)
+static int put_head(struct ms_http_conn *c,
+                    int status,
+                    const char *type,
+                    const char *more,
+                    uint64_t len)
 {
     int rc =
         ms_buf_printf(&c->out, "HTTP/1.1 %d %s\r\n", status, ms_http_reason(status));
 
     if (rc == 0 && status != 204) /* has no body, and says so by having no length */
         rc = ms_buf_printf(
-            &c->out, "Content-Type: %s\r\nContent-Length: %zu\r\n", type, len);
+            &c->out, "Content-Type: %s\r\nContent-Length: %" PRIu64 "\r\n", type, len);
     return rc < 0 ? rc
                   : ms_buf_printf(&c->out,
                                   "%s%s\r\n",
@@ -143,6 +186,14 @@ static void put_reply(struct ms_http_conn *c,
 
 static void go_on(struct ms_http_conn *c);
 
+static void reply_begin(struct ms_http_conn *c)
+{
+    assert(c->is_waiting);
+    c->is_waiting = false;
+    c->tag = NULL;
+    c->begun_ns = ms_now_ns(); /* idle from now on */
+}
+
 void ms_http_conn_reply(struct ms_http_conn *c,
                         int status,
                         const char *type,
@@ -150,13 +201,28 @@ void ms_http_conn_reply(struct ms_http_conn *c,
                         const void *body,
                         size_t len)
 {
-    assert(c->is_waiting);
-    c->is_waiting = false;
-    c->tag = NULL;
-    c->begun_ns = ms_now_ns(); /* idle from now on */
+    reply_begin(c);
     put_reply(c, status, type, more, body, len);
     if (!c->is_inside)
         go_on(c); /* what was sent behind it */
+}
+
+void ms_http_conn_reply_from(struct ms_http_conn *c,
+                             int status,
+                             const char *type,
+                             uint64_t len,
+                             const struct ms_http_source *from)
+{
+    reply_begin(c);
+    c->source = *from;
+    if (put_head(c, status, type, NULL, len) < 0)
+        c->is_over = true;
+    else if (!c->is_head)
+        c->source_left = len;
+    if (!c->source_left)
+        source_finish(c);
+    if (!c->is_inside)
+        go_on(c);
 }
 
 void ms_http_conn_fail_with(struct ms_http_conn *c,
@@ -260,7 +326,7 @@ static void on_whole(struct ms_http_conn *c)
 /* May more of what was read be parsed? */
 static bool is_open(const struct ms_http_conn *c)
 {
-    return !c->is_waiting && !c->close_after && !c->is_over &&
+    return !c->is_waiting && !c->close_after && !c->is_over && !c->source_left &&
            c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX;
 }
 
@@ -435,6 +501,7 @@ void ms_http_server_init(struct ms_http_server *s,
         .loop = loop,
         .ops = ops,
         .arg = arg,
+        .unproven_max = MS_HTTP_UNPROVEN_MAX,
         .limits = {MS_HTTP_IDLE_NS, MS_HTTP_HEAD_NS, MS_HTTP_SEND_NS}};
     ms_list_init(&s->conns);
     ms_list_init(&s->unproven);
@@ -459,7 +526,7 @@ void ms_http_server_forget(struct ms_http_server *s)
 /* Room for one more that nobody knows yet. */
 static void make_room(struct ms_http_server *s)
 {
-    if (s->unproven_count >= MS_HTTP_UNPROVEN_MAX ||
+    if (s->unproven_count >= s->unproven_max ||
         (s->count >= MS_HTTP_CONNS_MAX && s->unproven_count > 0))
         conn_free(ms_list_first(&s->unproven, struct ms_http_conn, unproven));
 }
@@ -493,7 +560,10 @@ int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size
         return -ENOMEM;
     }
     c->is_inside = true;
-    take(c, bytes, len);
+    if (len)
+        take(c, bytes, len);
+    else
+        take_input(c); /* its first request is often there */
     c->is_inside = false;
     go_on(c);
     return 0;

@@ -10,7 +10,7 @@
  * nothing to say. A request that is being worked on has none.
  *
  * A connection is proven once on_head has let a request pass that is not public. There are at
- * most MS_HTTP_UNPROVEN_MAX that are not: for a new one the oldest of them is cut, so that
+ * most `unproven_max` that are not: for a new one the oldest of them is cut, so that
  * strangers who connect and say nothing keep nobody out.
  *
  * Everything happens on the loop's thread. A connection belongs to its server; it ends
@@ -59,6 +59,7 @@ struct ms_http_server {
     struct ms_list conns;
     struct ms_list unproven; /* of these, oldest first */
     unsigned count, unproven_count;
+    unsigned unproven_max; /* MS_HTTP_UNPROVEN_MAX unless told otherwise */
 };
 
 void ms_http_server_init(struct ms_http_server *s,
@@ -90,6 +91,19 @@ void ms_http_conn_reply(struct ms_http_conn *c,
                         const char *more,
                         const void *body,
                         size_t len);
+/* A body that is made while it is sent: `read` gives the next bytes, at least one and at most
+ * `room`, and `finish` comes once, whatever happens. */
+struct ms_http_source {
+    size_t (*read)(void *arg, uint8_t *out, size_t room);
+    void (*finish)(void *arg);
+    void *arg;
+};
+/* The same with such a body of `len` bytes. */
+void ms_http_conn_reply_from(struct ms_http_conn *c,
+                             int status,
+                             const char *type,
+                             uint64_t len,
+                             const struct ms_http_source *from);
 /* The same with JSON, which is taken (NULL: out of memory, and that is the answer). */
 void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json);
 

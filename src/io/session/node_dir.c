@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "io/session/kept.h"
 #include "io/session/root.h"
 #include "io/tree.h"
 
@@ -56,6 +57,7 @@ static int fill(int root, const char *name)
     if (lock < 0)
         return lock;
     ms_session_empty(dir);
+    ms_kept_sweep_logs(dir);
     rc = make_folder(dir, "logs");
     if (rc == 0)
         rc = make_folder(dir, "w");
@@ -76,34 +78,51 @@ static bool is_of_job(const char *name)
            ms_session_name_is_ours(session);
 }
 
-struct oldest {
-    char name[MS_SESSION_DIR_MAX];
-    size_t count;
+struct job_dirs {
+    char (*at)[MS_SESSION_DIR_MAX];
+    size_t count, room;
 };
 
-static int find_oldest(void *arg, int root, const char *name)
+static int add_job(void *arg, int root, const char *name)
 {
-    struct oldest *o = arg;
-    MS_CLEANUP(ms_cleanup_fd) int dir = is_of_job(name) ? ms_tree_open(root, name) : -1;
+    struct job_dirs *d = arg;
+
+    (void)root;
+    if (!is_of_job(name))
+        return 0;
+    if (ms_array_reserve(&d->at, &d->room, d->count + 1, sizeof *d->at) < 0)
+        return -ENOMEM;
+    snprintf(d->at[d->count++], sizeof *d->at, "%s", name);
+    return 0;
+}
+
+static int newer_first(const void *a, const void *b)
+{
+    return strverscmp(b, a);
+}
+
+static void sweep_job(int root, const char *name, struct ms_kept *kept)
+{
+    MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
     MS_CLEANUP(ms_cleanup_fd)
     int lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_EX);
 
-    if (lock < 0)
-        return 0;
-    if (o->count++ == 0 || strverscmp(name, o->name) < 0)
-        snprintf(o->name, sizeof o->name, "%s", name);
-    return 0;
+    if (lock >= 0 && !ms_kept_take_logs(kept, dir))
+        ms_tree_remove(root, name);
 }
 
 static void sweep(int root)
 {
-    for (;;) {
-        struct oldest o = {0};
+    struct job_dirs d = {0};
+    struct ms_kept kept;
 
-        if (ms_tree_each(root, find_oldest, &o) < 0 || o.count < MS_SESSIONS_KEPT ||
-            ms_tree_remove(root, o.name) < 0)
-            return;
+    ms_kept_init(&kept);
+    if (ms_tree_each(root, add_job, &d) == 0 && d.count) {
+        qsort(d.at, d.count, sizeof *d.at, newer_first);
+        for (size_t i = 0; i < d.count; i++)
+            sweep_job(root, d.at[i], &kept);
     }
+    free(d.at);
 }
 
 int ms_node_dir_open(struct ms_node_dir *d,

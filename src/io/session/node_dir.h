@@ -7,8 +7,9 @@
  *   logs/  as in a session's folder; stays
  *
  * A name that is too long for the paths of sockets is cut, and ends with a number that
- * belongs to the whole. Of jobs that have ended MS_SESSIONS_KEPT are kept. An agent of the same name finds its folder again and goes on in
- * the same logs.
+ * belongs to the whole. Of jobs that have ended logs stay as of sessions (kept.h). An agent of
+ * the same name finds its folder again and goes on in the same logs; those of drivers before
+ * that are too big together or too old go when it starts.
  */
 #ifndef MS_IO_SESSION_NODE_DIR_H
 #define MS_IO_SESSION_NODE_DIR_H

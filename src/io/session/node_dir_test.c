@@ -2,6 +2,7 @@
 #include "io/session/node_dir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,17 +135,39 @@ static void test_old_ones_go(void **state)
     assert_int_equal(ms_node_dir_open(&named, "head", "n", NULL), 0);
     ms_node_dir_close(&named);
     assert_int_equal(ms_node_dir_open(&living, "20261115-000000-1", "n", NULL), 0);
-    for (unsigned i = 0; i < MS_SESSIONS_KEPT + 1; i++) {
+    for (unsigned i = 0; i < MS_SESSIONS_KEPT + 2; i++) {
         snprintf(session, sizeof session, "20261116-0000%02u-17", i);
         assert_int_equal(ms_node_dir_open(&d, session, "n", NULL), 0);
+        put(&d, "logs/x.log");
         if (i == 0)
             strcpy(first, d.dir);
-        assert_int_equal(access(first, F_OK), i < MS_SESSIONS_KEPT ? 0 : -1);
+        assert_int_equal(access(first, F_OK), i <= MS_SESSIONS_KEPT ? 0 : -1);
         ms_node_dir_close(&d);
     }
     assert_true(is_there(&named, "logs"));
     assert_true(is_there(&living, "spin"));
     ms_node_dir_close(&living);
+}
+
+/* One that stays has logs of drivers before: the old ones go. */
+static void test_old_logs_of_one_that_stays_go(void **state)
+{
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct ms_node_dir d = {.lock_fd = -1};
+    char path[160];
+
+    (void)state;
+    assert_int_equal(ms_node_dir_open(&d, "head", "n", NULL), 0);
+    put(&d, "logs/old-0.log");
+    put(&d, "logs/new-0.log");
+    snprintf(path, sizeof path, "%s/logs/old-0.log", d.dir);
+    assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+    ms_node_dir_close(&d);
+    assert_true(is_there(&d, "logs/old-0.log"));
+    assert_int_equal(ms_node_dir_open(&d, "head", "n", NULL), 0);
+    assert_false(is_there(&d, "logs/old-0.log"));
+    assert_true(is_there(&d, "logs/new-0.log"));
+    ms_node_dir_close(&d);
 }
 
 /* Of one session, and of those that are dead. */
@@ -172,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DIR_TEST(test_life),
         DIR_TEST(test_old_ones_go),
+        DIR_TEST(test_old_logs_of_one_that_stays_go),
         DIR_TEST(test_sweep_of_a_session),
         DIR_TEST(test_what_the_dead_left_goes),
         DIR_TEST(test_long_names_stay_apart),

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "io/session/kept.h"
 #include "io/session/root.h"
 #include "io/tree.h"
 
@@ -49,32 +50,31 @@ static int sweep_unfinished(void *arg, int root, const char *name)
 }
 
 /* Nobody can come to hold a lock that was free: a session appears with it held. So what
- * is taken here is dead, and another sweeper passes by. True if it is dead. */
-static bool sweep_session(int root, const char *name, bool keep_logs)
+ * is taken here is dead, and another sweeper passes by. */
+static void sweep_session(int root, const char *name, struct ms_kept *kept)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
     MS_CLEANUP(ms_cleanup_fd)
     int lock = dir < 0 ? dir : ms_session_lock(dir, 0, LOCK_EX);
 
     if (dir < 0 || (lock < 0 && lock != -ENOENT))
-        return false;
+        return;
     ms_session_clear(root, dir, name);
-    if (!keep_logs)
+    if (!ms_kept_take_logs(kept, dir))
         ms_tree_remove(root, name);
-    return true;
 }
 
 static void sweep(int root)
 {
     MS_CLEANUP(ms_session_names_finish) struct ms_session_names n;
-    size_t dead = 0;
+    struct ms_kept kept;
 
+    ms_kept_init(&kept);
     ms_tree_each(root, sweep_unfinished, NULL);
     if (ms_session_names_init(&n, root) < 0)
         return;
     for (size_t i = 0; i < n.count; i++)
-        if (sweep_session(root, n.at[i], dead < MS_SESSIONS_KEPT))
-            dead++;
+        sweep_session(root, n.at[i], &kept);
 }
 
 /* ---- create ---------------------------------------------------------------------- */

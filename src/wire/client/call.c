@@ -216,24 +216,34 @@ void ms_call_cancel(struct ms_call *c)
         give_up(c, MUSTER__FAILURE__KIND__CANCELLED, "cancelled by the caller");
 }
 
-int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
+/* Those that are due; false: there was none, and *next_ns is when the next one is. A cancel that
+ * cannot be sent may end the others too, so none is kept from one step to the next. */
+static bool expire_due(struct ms_peer *p, int64_t now_ns, int64_t *next_ns)
 {
-    int64_t next_ns = MS_NEVER;
-    struct ms_list expired;
+    bool is_any = false;
     struct ms_call *c;
     size_t at = 0;
 
-    ms_list_init(&expired);
+    *next_ns = MS_NEVER;
     while ((c = ms_map_next(&p->calls, &at))) {
         if (c->given_up)
             continue;
-        if (c->deadline_ns <= now_ns)
-            ms_list_add_tail(&expired, &c->link);
-        else if (c->deadline_ns < next_ns)
-            next_ns = c->deadline_ns;
+        if (c->deadline_ns <= now_ns) {
+            expire(c);
+            is_any = true;
+        } else if (c->deadline_ns < *next_ns) {
+            *next_ns = c->deadline_ns;
+        }
     }
-    while ((c = ms_list_take(&expired, struct ms_call, link)))
-        expire(c);
+    return is_any;
+}
+
+int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
+{
+    int64_t next_ns;
+
+    while (expire_due(p, now_ns, &next_ns)) /* a removal moves others: look again */
+        ;
     return next_ns;
 }
 

@@ -35,7 +35,7 @@ static int accept_one(struct listener *l)
     fd = l->is_tcp ? ms_tcp_accept(l->fd) : ms_unix_accept(l->fd);
     if (fd < 0)
         return fd;
-    while (l->unproven_count >= MS_UNPROVEN_MAX)
+    while (l->unproven_count >= l->server->o.unproven_max)
         cut_oldest(l);
     ms_server_conn_create(l, fd);
     return 0;

@@ -180,10 +180,12 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     s->o = *o;
     s->o.secret = NULL;
     s->o.handshake_ns = o->handshake_ns ? o->handshake_ns : MS_HANDSHAKE_NS;
+    s->o.unproven_max = o->unproven_max ? o->unproven_max : MS_UNPROVEN_MAX;
     s->o.grace_ns = o->grace_ns ? o->grace_ns : 2 * MS_LINK_GRACE_NS;
     ms_net_init(&s->net, o->secret, o->tls);
     s->refs = 1;
     s->timer_ns = MS_NEVER;
+    s->idle_since_ns = ms_now_ns();
     s->todo_fd = -1;
     s->lane_fd = s->tick_fd = s->long_fd = s->wake_read = s->wake_write = -1;
     pthread_mutex_init(&s->lock, NULL);

@@ -16,7 +16,8 @@
 
 enum child_state { CHILD_STARTING, CHILD_LIVES, CHILD_ENDED };
 
-/* Kept after its end, until a client kills it or forks another of its name. */
+/* Kept after its end, until a client kills it or forks another of its name: the name is then
+ * that one's. */
 struct child {
     struct ms_list link;
     struct ms_worker_http *http;
@@ -236,12 +237,10 @@ void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json
     if (!take_name(c, json, &role, &i))
         return;
     old = child_find(h, role, i);
-    if (old && old->state != CHILD_ENDED) {
-        ms_http_conn_fail(c, 409, "a child of this role and index lives already");
-        return;
-    }
-    if (old)
+    if (old && old->state == CHILD_ENDED)
         child_free(old);
+    else if (old)
+        old->role[0] = 0; /* lives on without a name, and ends with the worker */
     fork_child(h, c, role, i, json);
 }
 
@@ -342,8 +341,10 @@ void ms_worker_http_child_ended(struct ms_worker_http *h, const Muster__WorkerEx
     child_ended(child);
     if (c && is_new)
         ms_http_conn_fail(c, 500, "it ended before it had begun");
-    else if (c)
+    if (c && !is_new)
         reply_killed(child, c);
+    else if (!child->role[0])
+        child_free(child);
 }
 
 void ms_http_children_finish(struct ms_worker_http *h)

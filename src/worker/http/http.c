@@ -98,14 +98,6 @@ do_alloc_ports(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 
 /* ---- routes ---------------------------------------------------------------------- */
 
-static void do_data(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
-{
-    (void)h;
-    (void)json;
-    ms_http_conn_fail(
-        c, 501, "/data is not served here: tensors travel by the data plane");
-}
-
 struct route {
     const char *method, *path;
     uint64_t body_max;
@@ -131,14 +123,14 @@ static const struct route routes[] = {
     {"POST", "/kill_forked_worker", MS_HTTP_SMALL_MAX, 0, ms_http_kill, false, true},
 };
 static const struct route data_route = {
-    NULL, "/data/", MS_HTTP_SMALL_MAX, 0, do_data, false, false};
+    NULL, MS_HTTP_DATA, MS_HTTP_BODY_MAX, 0, NULL, false, false};
 
 static const struct route *route_find(const char *path)
 {
     for (size_t i = 0; i < MS_COUNT(routes); i++)
         if (strcmp(routes[i].path, path) == 0)
             return &routes[i];
-    return strncmp(path, "/data/", 6) == 0 ? &data_route : NULL;
+    return strncmp(path, MS_HTTP_DATA, strlen(MS_HTTP_DATA)) == 0 ? &data_route : NULL;
 }
 
 static bool method_is(const struct route *route, const char *method)
@@ -158,9 +150,10 @@ static int check_origin(const struct ms_http_request *r, const char **why)
         *why = "requests of web pages are not served";
         return 403;
     }
-    if (r->has_body && (!type || strncasecmp(type, "application/json", 16) != 0)) {
+    if (r->has_body && strcmp(r->method, "PUT") != 0 &&
+        (!type || strncasecmp(type, "application/json", 16) != 0)) {
         *why = "the body must be application/json";
-        return 415;
+        return 400;
     }
     return 0;
 }
@@ -201,7 +194,7 @@ static int on_head(void *arg,
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
         return 401;
     }
-    return route == &data_route ? 0 : check_origin(r, why);
+    return check_origin(r, why);
 }
 
 static void answer(struct ms_worker_http *h,
@@ -229,6 +222,8 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
         ms_http_conn_fail(c, 404, "there is nothing at this path");
     else if (!method_is(route, r->method))
         ms_http_conn_fail(c, 405, "this path has another method");
+    else if (route == &data_route)
+        ms_http_data(arg, c, r);
     else if (route->op)
         ms_http_call(arg, c, r, route->op);
     else
@@ -285,10 +280,13 @@ struct ms_worker_http *ms_worker_http_create(const struct ms_worker_http_options
     h->o = *o;
     ms_list_init(&h->calls);
     ms_list_init(&h->children);
+    ms_shards_init(&h->shards);
     ms_http_server_init(&h->server, o->loop, &conn_ops, h);
+    if (o->boot->http_open)
+        h->server.unproven_max = MS_HTTP_CONNS_MAX;
     h->env = json_object();
     h->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!h->env || h->end_fd < 0 ||
+    if (!h->env || h->end_fd < 0 || ms_http_lease_init(h) < 0 ||
         ms_watch_init(&h->end_watch, o->loop, h->end_fd, MS_READ, on_end, h) < 0) {
         ms_worker_http_destroy(h);
         return NULL;
@@ -304,6 +302,8 @@ void ms_worker_http_destroy(struct ms_worker_http *h)
     ms_http_server_finish(&h->server);
     ms_http_calls_finish(h);
     ms_http_children_finish(h);
+    ms_timer_finish(&h->lease);
+    ms_shards_finish(&h->shards);
     ms_watch_finish(&h->end_watch);
     ms_fd_close(&h->end_fd);
     json_decref(h->env);
@@ -314,6 +314,11 @@ void ms_worker_http_forget(struct ms_worker_http *h)
 {
     ms_http_server_forget(&h->server);
     close(h->end_fd);
+}
+
+struct ms_shards *ms_worker_http_shards(struct ms_worker_http *h)
+{
+    return &h->shards;
 }
 
 void ms_worker_http_serve(struct ms_worker_http *h, int fd)

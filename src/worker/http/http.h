@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "proto/muster.pb-c.h"
 #include "wire/server/server.h"
+#include "worker/http/shards.h"
 
 #include <jansson.h>
 
@@ -50,6 +51,12 @@ void ms_worker_http_serve(struct ms_worker_http *h, int fd);
 
 /* The worker ends: queued calls and all that come are answered with 503. Any thread. */
 void ms_worker_http_end(struct ms_worker_http *h);
+
+/* Keep a tensor that others may fetch, as ms_shards_add; and what is kept. Any thread. */
+int ms_worker_http_keep(struct ms_worker_http *h,
+                        const struct ms_shard *with,
+                        struct ms_error *err);
+struct ms_shards *ms_worker_http_shards(struct ms_worker_http *h);
 
 /* What the agent says of those that were forked beside this worker. */
 void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m);

@@ -2,6 +2,7 @@
  *
  * http.c      routes, who may, health, ports
  * call.c      what the engine's thread answers
+ * data.c      tensors that are fetched; shards.h: what is kept
  * children.c  processes beside the worker
  */
 #ifndef MS_WORKER_HTTP_HTTP_IMPL_H
@@ -10,6 +11,8 @@
 #include "io/http/conn.h"
 #include "io/http/token.h"
 #include "worker/http/http.h"
+
+#define MS_HTTP_DATA "/data/"
 
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -31,6 +34,9 @@ struct ms_worker_http {
     struct ms_list children; /* forked beside this worker */
     size_t children_living;
     json_t *env; /* what /set_env has set: for children */
+    struct ms_shards shards;
+    struct ms_timer lease;   /* of the shard that was not used for longest, */
+    _Atomic bool is_leasing; /* or there is none */
 };
 
 /* http.c */
@@ -48,6 +54,12 @@ void ms_http_call(struct ms_worker_http *h,
 void ms_http_calls_end(struct ms_worker_http *h);
 void ms_http_calls_forget(struct ms_worker_http *h); /* the server is gone */
 void ms_http_calls_finish(struct ms_worker_http *h);
+
+/* data.c */
+int ms_http_lease_init(struct ms_worker_http *h);
+void ms_http_data(struct ms_worker_http *h,
+                  struct ms_http_conn *c,
+                  const struct ms_http_request *r);
 
 /* children.c */
 void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);

@@ -5,7 +5,6 @@
 #include "worker/native/json.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,42 +112,6 @@ static enum muster_dtype dtype_find(const char *name, bool is_torch)
     return (enum muster_dtype)0;
 }
 
-static uint16_t brain_of(uint32_t bits)
-{
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40); /* not a number, and stays none */
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* float32 to bfloat16 in place, to the nearest, as torch does. */
-static void narrow(uint8_t *data, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint32_t wide;
-        uint16_t brain;
-
-        memcpy(&wide, data + i * sizeof wide, sizeof wide);
-        brain = htole16(brain_of(le32toh(wide)));
-        memcpy(data + i * sizeof brain, &brain, sizeof brain);
-    }
-}
-
-/* And back; malloc'd. */
-static uint8_t *widen(const uint8_t *data, size_t count)
-{
-    uint8_t *out = malloc(count * sizeof(uint32_t) + 1);
-
-    for (size_t i = 0; out && i < count; i++) {
-        uint16_t brain;
-        uint32_t wide;
-
-        memcpy(&brain, data + i * sizeof brain, sizeof brain);
-        wide = htole32((uint32_t)le16toh(brain) << 16);
-        memcpy(out + i * sizeof wide, &wide, sizeof wide);
-    }
-    return out;
-}
-
 /* ---- in -------------------------------------------------------------------------- */
 
 static int read_shape(struct ms_json_reader *r,
@@ -220,7 +183,7 @@ static int read_array(struct ms_json_reader *r,
                             "say",
                             size);
     if (sent != dtype) {
-        narrow(data, size / sizeof(uint32_t));
+        ms_bfloat16_narrow(data, size / sizeof(uint32_t));
         size /= 2;
     }
     ms_plain_put_tensor(&r->w, place, dtype, shape, ndim, data, size);
@@ -357,10 +320,12 @@ int ms_json_of_tensor(const struct muster_value *v, json_t **json)
     int rc;
 
     if (is_brain) {
-        data = wide = widen(data, size / sizeof(uint16_t));
-        size *= 2;
+        wide = malloc(2 * size + 1);
         if (!wide)
             return -ENOMEM;
+        ms_bfloat16_widen(data, size / sizeof(uint16_t), wide);
+        data = wide;
+        size *= 2;
     } else {
         numpy_name(muster_tensor_dtype(v), numpy);
     }

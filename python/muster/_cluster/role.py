@@ -1,0 +1,152 @@
+"""What a job's file says of a role, beside what its driver says of the same cluster."""
+
+# `muster run` puts it into the head's store (src/cli/run/job.c): {"file": NAME, "roles":
+# {NAME: ROLE}}, as the file has it.
+
+from __future__ import annotations
+
+import os
+import sys
+
+from muster import _core, api
+from muster.config import WorkerConfig
+from muster.errors import ClusterError
+from muster.groups import Bundle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from muster.groups import PlacementGroup
+
+KEY = "muster/job"
+_PLACES = ("bundle", "strategy", "same")
+_NOT_CONFIG = ("worker_cls", *_PLACES)
+_BUNDLE_KEYS = {"GPU": "gpus", "CPU": "cpus"}
+
+
+def roles() -> dict[str, dict[str, Any]]:
+    """What the job's file says of each of its roles, in a driver or worker of `muster run`;
+    else nothing. `{name: muster.Cluster(name) for name in muster.roles()}` makes them all
+    where the file names their classes."""
+    told: dict[str, dict[str, Any]] = _job(api.session())["roles"]
+    return {name: dict(role) for name, role in told.items()}
+
+
+def _job(session: api.Session) -> dict[str, Any]:
+    """Asked for once. A head in this process is nobody else's."""
+    if session.job is None and session.head.joined:
+        import json
+
+        entry = session.head.request("kv_get", {"key": KEY}, api.ANSWER_S)
+        session.job = json.loads(entry["value"]) if entry["key"] else None
+    if session.job is None:
+        session.job = {"file": "", "roles": {}}
+    return session.job
+
+
+class Role:
+    """A role as its file has it."""
+
+    def __init__(self, file: str, name: str, told: dict[str, Any]) -> None:
+        self.file = file
+        self.name = name
+        self.told = told
+
+    @classmethod
+    def find(cls, session: api.Session, name: str, is_needed: bool) -> Role | None:
+        """None: nothing is said of it. `is_needed`: that is an error where there are
+        others."""
+        job = _job(session)
+        told = job["roles"].get(name)
+        if told is not None:
+            return cls(job["file"], name, told)
+        if is_needed and job["roles"]:
+            known = ", ".join(job["roles"])
+            raise ClusterError(f"{job['file']} has no role {name!r}; it has {known}")
+        return None
+
+    def merge(
+        self, worker_cls: Any, config: WorkerConfig, given: set[str], where: object
+    ) -> tuple[Any, WorkerConfig]:
+        """The class and the config of the cluster: what the driver has not `given` is as
+        the file says; ClusterError names all in which they differ."""
+        said = {k: v for k, v in self.told.items() if k not in _NOT_CONFIG}
+        try:
+            ours = WorkerConfig(**said)
+        except (TypeError, ValueError) as e:
+            raise ClusterError(f"{self.file}: role {self.name!r}: {e}") from None
+        differ: list[str] = []
+        taken: dict[str, Any] = {}
+        for name in said:
+            here, there = getattr(config, name), getattr(ours, name)
+            if name == "env":
+                differ += _differences(here, there)
+                taken[name] = there | here
+            elif name not in given:
+                taken[name] = there
+            elif not _is_same(name, here, there):
+                differ.append(f"{name} is {here!r} here and {there!r} there")
+        path = self.told.get("worker_cls")
+        if path and worker_cls is not None and not _is_class(worker_cls, path):
+            differ.append(f"worker_cls is {_path_of(worker_cls)} here and {path} there")
+        if self.has_places and where is not None:
+            differ.append("resource_manager is given here and a bundle there")
+        if differ:
+            raise ClusterError(
+                f"role {self.name!r} is another one in {self.file} than here: "
+                f"{'; '.join(differ)}. Leave it out in one of them"
+            )
+        return worker_cls or path, config.replace(**taken)
+
+    @property
+    def has_places(self) -> bool:
+        """Its ranks stand in bundles of their own."""
+        return "bundle" in self.told
+
+    def make_group(self, count: int) -> PlacementGroup:
+        """A bundle for each rank."""
+        from muster.resources import ResourceManager
+
+        told = {_BUNDLE_KEYS.get(k, k): v for k, v in self.told["bundle"].items()}
+        how = {k: v for k, v in self.told.items() if k in ("strategy", "same")}
+        return ResourceManager().placement_group([Bundle(**told)] * count, **how)
+
+
+def no_class(name: str, role: Role | None) -> TypeError:
+    if role is not None:
+        why = f"{role.file} has none for this role"
+    else:
+        why = "no job's file says it here (`muster run job.yaml` starts a driver with one)"
+    return TypeError(f"Cluster({name!r}): worker_cls is missing: {why}")
+
+
+def _differences(here: dict[str, str], there: dict[str, str]) -> list[str]:
+    return [
+        f"env[{name!r}] is {here[name]!r} here and {there[name]!r} there"
+        for name in here.keys() & there.keys()
+        if here[name] != there[name]
+    ]
+
+
+def _is_same(name: str, here: Any, there: Any) -> bool:
+    if name == "device_mapping":
+        here, there = (
+            _core.device_ids(ids) if isinstance(ids, str) else ids
+            for ids in (here, there)
+        )
+    return bool(here == there)
+
+
+def _path_of(worker_cls: Any) -> str:
+    if not isinstance(worker_cls, type):
+        return str(worker_cls).replace(":", ".")
+    module = worker_cls.__module__
+    if module == "__main__":  # as others would import it
+        script = getattr(sys.modules[module], "__file__", None) or ""
+        module = os.path.basename(script).removesuffix(".py")
+    return f"{module}.{worker_cls.__qualname__}"
+
+
+def _is_class(worker_cls: Any, path: str) -> bool:
+    return _path_of(worker_cls) == _path_of(path)

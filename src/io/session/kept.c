@@ -1,0 +1,153 @@
+/* kept.c - measures logs of what has ended, and says which of them stay */
+#include "io/session/kept.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/size.h"
+#include "base/timestamp.h"
+#include "io/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { COUNT_DIGITS = 9 };
+
+/* ---- limits ---------------------------------------------------------------------- */
+
+static int read_count(const char *text, void *out)
+{
+    uint64_t *count = out;
+
+    if (strspn(text, "0123456789") != strlen(text) || strlen(text) > COUNT_DIGITS)
+        return -EINVAL;
+    *count = strtoull(text, NULL, 10);
+    return 0;
+}
+
+static int read_size(const char *text, void *out)
+{
+    return ms_size_parse(text, out);
+}
+
+static int read_age(const char *text, void *out)
+{
+    return ms_duration_parse(text, out);
+}
+
+void ms_kept_init(struct ms_kept *k)
+{
+    const struct {
+        const char *name;
+        int (*read)(const char *text, void *out);
+        void *out;
+    } variables[] = {{"MUSTER_LOGS_KEPT", read_count, &k->count_max},
+                     {"MUSTER_LOGS_KEPT_SIZE", read_size, &k->size_max},
+                     {"MUSTER_LOGS_KEPT_AGE", read_age, &k->age_max_ns}};
+
+    *k = (struct ms_kept){.count_max = MS_SESSIONS_KEPT,
+                          .size_max = MS_SESSIONS_KEPT_SIZE,
+                          .age_max_ns = MS_SESSIONS_KEPT_AGE_NS};
+    for (size_t i = 0; i < MS_COUNT(variables); i++) {
+        const char *text = getenv(variables[i].name);
+
+        if (text && *text && variables[i].read(text, variables[i].out) < 0)
+            k->not_known = variables[i].name;
+    }
+}
+
+bool ms_kept_take(struct ms_kept *k, uint64_t size, int64_t age_ns)
+{
+    if (k->count >= k->count_max || age_ns > k->age_max_ns ||
+        (k->count &&
+         size > k->size_max - (k->size < k->size_max ? k->size : k->size_max)))
+        return false;
+    k->count++;
+    k->size += size;
+    return true;
+}
+
+/* ---- files ----------------------------------------------------------------------- */
+
+struct log_file {
+    char name[NAME_MAX + 1];
+    uint64_t size;
+    int64_t changed_ns;
+};
+
+struct log_files {
+    struct log_file *at;
+    size_t count, room;
+};
+
+static int add_file(void *arg, int dir, const char *name)
+{
+    struct log_files *l = arg;
+    struct log_file *f;
+    struct stat st;
+
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    if (ms_array_reserve(&l->at, &l->room, l->count + 1, sizeof *l->at) < 0)
+        return -ENOMEM;
+    f = &l->at[l->count++];
+    snprintf(f->name, sizeof f->name, "%s", name);
+    f->size = (uint64_t)st.st_size;
+    f->changed_ns = st.st_mtim.tv_sec * MS_NS_PER_S + st.st_mtim.tv_nsec;
+    return 0;
+}
+
+/* Of the folder "logs" below: its descriptor, or a negative errno. */
+static int list_logs(int dir, struct log_files *out)
+{
+    MS_CLEANUP(ms_cleanup_fd) int logs = ms_tree_open(dir, "logs");
+    int rc;
+
+    *out = (struct log_files){0};
+    rc = logs < 0 ? logs : ms_tree_each(logs, add_file, out);
+    return rc < 0 ? rc : MS_TAKE_FD(logs);
+}
+
+bool ms_kept_take_logs(struct ms_kept *k, int dir)
+{
+    struct log_files files;
+    MS_CLEANUP(ms_cleanup_fd) int logs = list_logs(dir, &files);
+    MS_CLEANUP(ms_cleanup_free) struct log_file *at = files.at;
+    int64_t changed_ns = 0;
+    uint64_t size = 0;
+
+    for (size_t i = 0; i < files.count; i++) {
+        size += at[i].size;
+        changed_ns = at[i].changed_ns > changed_ns ? at[i].changed_ns : changed_ns;
+    }
+    if (logs < 0 && logs != -ENOENT)
+        return true; /* could not look is not nothing there */
+    return files.count && ms_kept_take(k, size, ms_wall_ns() - changed_ns);
+}
+
+static int newer_first(const void *a, const void *b)
+{
+    int64_t x = ((const struct log_file *)a)->changed_ns,
+            y = ((const struct log_file *)b)->changed_ns;
+
+    return (x < y) - (x > y);
+}
+
+void ms_kept_sweep_logs(int dir)
+{
+    struct log_files files;
+    MS_CLEANUP(ms_cleanup_fd) int logs = list_logs(dir, &files);
+    MS_CLEANUP(ms_cleanup_free) struct log_file *at = files.at;
+    struct ms_kept k;
+
+    ms_kept_init(&k);
+    k.count_max = UINT64_MAX;
+    if (files.count)
+        qsort(at, files.count, sizeof *at, newer_first);
+    for (size_t i = 0; logs >= 0 && i < files.count; i++)
+        if (!ms_kept_take(&k, at[i].size, ms_wall_ns() - at[i].changed_ns))
+            unlinkat(logs, at[i].name, 0);
+}

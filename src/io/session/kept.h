@@ -1,0 +1,35 @@
+/* kept.h - how much stays of the logs of what has ended
+ *
+ * Logs of ended sessions stay up to three limits, changed by variables of the environment:
+ *   MUSTER_LOGS_KEPT       how many sessions  MS_SESSIONS_KEPT
+ *   MUSTER_LOGS_KEPT_SIZE  bytes together     MS_SESSIONS_KEPT_SIZE
+ *   MUSTER_LOGS_KEPT_AGE   since the last line  MS_SESSIONS_KEPT_AGE_NS
+ * The newest go first. The very newest stays whatever its size: people want to see why the
+ * last run failed. Whoever begins a session sweeps; what lives is never looked at.
+ */
+#ifndef MS_IO_SESSION_KEPT_H
+#define MS_IO_SESSION_KEPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ms_kept {
+    uint64_t count_max, size_max;
+    int64_t age_max_ns;
+    uint64_t count, size;  /* of what stays */
+    const char *not_known; /* a variable that could not be understood; NULL: none */
+};
+
+/* The limits of the environment; a variable that cannot be understood does not count. */
+void ms_kept_init(struct ms_kept *k);
+
+/* Newest first: does something of this size and age stay? Then it counts. */
+bool ms_kept_take(struct ms_kept *k, uint64_t size, int64_t age_ns);
+
+/* The same of a session's folder; one without logs does not stay. */
+bool ms_kept_take_logs(struct ms_kept *k, int dir);
+
+/* Remove log files beyond the limits of size and age from a folder that stays. */
+void ms_kept_sweep_logs(int dir);
+
+#endif

@@ -1,0 +1,64 @@
+/* shards.h - tensors that a worker keeps for others to fetch by HTTP, under ids
+ *
+ * What an engine has returned (AReaL's RTensor names it by a shard id) or a client has PUT.
+ * The bytes of a result are an object of the node's store, in their own dtype; small ones
+ * and those of clients, MS_SHARDS_OWN_MAX in all, are this process's. A shard ends when it
+ * is removed, replaced, or was not asked for during MS_SHARD_LEASE_NS; who holds a reference
+ * goes on reading. With the process all end.
+ *
+ * Any thread.
+ */
+#ifndef MS_WORKER_HTTP_SHARDS_H
+#define MS_WORKER_HTTP_SHARDS_H
+
+#include "base/error.h"
+#include "base/list.h"
+#include "muster/value.h"
+#include "store/client/client.h"
+
+#include <pthread.h>
+
+struct ms_shard {
+    char *id;
+    char *type;  /* "tensor" or "ndarray" */
+    char *dtype; /* "torch.float32", "<f4" */
+    char *shape; /* JSON: "[2,3]" */
+    const uint8_t *bytes;
+    size_t len;
+    /* what keeps the bytes: one of these */
+    struct ms_held *held;
+    struct muster_value *value;
+
+    /* of shards.c alone */
+    unsigned refs;
+    int64_t used_ns;
+    struct ms_list link; /* shards->by_use */
+};
+
+struct ms_shards {
+    pthread_mutex_t lock;
+    void *by_id;           /* <search.h>: a tree */
+    struct ms_list by_use; /* the longest unused first */
+    size_t count;
+    uint64_t bytes, own_bytes;
+};
+
+void ms_shards_init(struct ms_shards *s);
+void ms_shards_finish(struct ms_shards *s);
+
+/* Keep a copy of these texts, with `held` or `value`, which is taken over, also on failure. One of
+ * the same id is replaced. -EINVAL: the texts are none of these; -ENOSPC, -ENOMEM. */
+int ms_shards_add(struct ms_shards *s,
+                  const struct ms_shard *with,
+                  int64_t now_ns,
+                  struct ms_error *err);
+/* A new reference, and its lease begins anew; NULL: there is none. */
+struct ms_shard *ms_shards_find(struct ms_shards *s, const char *id, int64_t now_ns);
+void ms_shard_unref(struct ms_shards *s, struct ms_shard *shard);
+/* Whether it was there. */
+bool ms_shards_remove(struct ms_shards *s, const char *id);
+void ms_shards_stats(struct ms_shards *s, size_t *count, uint64_t *bytes);
+/* Those whose lease has ended go. When the next one ends; MS_NEVER: there are none. */
+int64_t ms_shards_expire(struct ms_shards *s, int64_t now_ns);
+
+#endif

@@ -1,0 +1,127 @@
+/* What a worker keeps for others: replaced, cleared, expired, and read meanwhile. */
+#include "base/clock.h"
+#include "base/limits.h"
+#include "worker/http/shards.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int add(struct ms_shards *s, const char *id, const char *bytes, int64_t now_ns)
+{
+    struct ms_shard with = {.id = (char *)(uintptr_t)id,
+                            .type = (char[]){"tensor"},
+                            .dtype = (char[]){"torch.uint8"},
+                            .shape = (char[]){"[1]"},
+                            .value = muster_value_bytes(bytes, strlen(bytes))};
+
+    with.bytes = muster_value_get_bytes(with.value, &with.len);
+    return ms_shards_add(s, &with, now_ns, NULL);
+}
+
+static void expect(struct ms_shards *s, size_t count, uint64_t bytes)
+{
+    uint64_t found_bytes;
+    size_t found;
+
+    ms_shards_stats(s, &found, &found_bytes);
+    assert_int_equal(found, count);
+    assert_int_equal(found_bytes, bytes);
+}
+
+static void test_replace_and_remove(void **state)
+{
+    struct ms_shard *one;
+    struct ms_shards s;
+
+    (void)state;
+    ms_shards_init(&s);
+    assert_null(ms_shards_find(&s, "a", 0));
+    assert_int_equal(add(&s, "a", "123", 0), 0);
+    assert_int_equal(add(&s, "b", "45", 0), 0);
+    one = ms_shards_find(&s, "a", 0);
+    assert_non_null(one);
+    assert_int_equal(add(&s, "a", "6", 0), 0);
+    expect(&s, 2, 3);
+    assert_memory_equal(one->bytes, "123", 3); /* for as long as it is held */
+    ms_shard_unref(&s, one);
+    assert_true(ms_shards_remove(&s, "a"));
+    assert_false(ms_shards_remove(&s, "a"));
+    expect(&s, 1, 2);
+    assert_int_equal(s.own_bytes, 2);
+    ms_shards_finish(&s);
+}
+
+static void test_bad_names_and_limits(void **state)
+{
+    char longest[MS_SHARD_ID_MAX + 2];
+    struct ms_shards s;
+
+    (void)state;
+    ms_shards_init(&s);
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    assert_int_equal(add(&s, longest, "1", 0), -EINVAL);
+    assert_int_equal(add(&s, longest + 1, "1", 0), 0);
+    assert_int_equal(add(&s, "", "1", 0), -EINVAL);
+    assert_int_equal(add(&s, "a\"b", "1", 0), -EINVAL);
+    s.own_bytes = MS_SHARDS_OWN_MAX;
+    assert_int_equal(add(&s, "full", "1", 0), -ENOSPC);
+    s.own_bytes = 1;
+    expect(&s, 1, 1);
+    ms_shards_finish(&s);
+}
+
+static void test_lease(void **state)
+{
+    struct ms_shards s;
+
+    (void)state;
+    ms_shards_init(&s);
+    assert_true(ms_shards_expire(&s, MS_SHARD_LEASE_NS) == MS_NEVER);
+    assert_int_equal(add(&s, "idle", "1", 0), 0);
+    assert_int_equal(add(&s, "used", "1", 0), 0);
+    ms_shard_unref(&s, ms_shards_find(&s, "used", 10));
+    assert_true(ms_shards_expire(&s, MS_SHARD_LEASE_NS - 1) == MS_SHARD_LEASE_NS);
+    expect(&s, 2, 2);
+    assert_true(ms_shards_expire(&s, MS_SHARD_LEASE_NS) == MS_SHARD_LEASE_NS + 10);
+    assert_null(ms_shards_find(&s, "idle", 0));
+    expect(&s, 1, 1);
+    ms_shards_finish(&s);
+}
+
+static void test_many(void **state)
+{
+    enum { MANY = 5000 };
+    struct ms_shards s;
+    char id[16];
+
+    (void)state;
+    ms_shards_init(&s);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < MANY; i++) {
+            snprintf(id, sizeof id, "%d", i * 7919 % MANY);
+            assert_int_equal(add(&s, id, id, 0), 0);
+        }
+    assert_int_equal(s.count, MANY);
+    for (int i = 0; i < MANY; i += 2) {
+        snprintf(id, sizeof id, "%d", i);
+        assert_true(ms_shards_remove(&s, id));
+    }
+    assert_int_equal(s.count, MANY / 2);
+    ms_shards_finish(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replace_and_remove),
+                                       cmocka_unit_test(test_bad_names_and_limits),
+                                       cmocka_unit_test(test_lease),
+                                       cmocka_unit_test(test_many)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
