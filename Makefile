@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first test check format bench fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first test check format bench bench-generate fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -41,6 +41,11 @@ format: setup
 
 bench: all
 	@bench/run
+
+bench-generate: all
+	@tools/build release -Dpython=true -Dpython.install_env=venv \
+		--prefix=$(CURDIR)/.venv -- bench/generate/bench-generate
+	@.venv/bin/python bench/generate/report.py
 
 fuzz: setup
 	@tools/setup fuzz
@@ -93,6 +98,7 @@ help:
 	@echo 'make test       all tests that need little installing'
 	@echo 'make check      format, lint, types, layers, warnings, static analysis'
 	@echo 'make bench      speed, side by side with Ray, verl and AReaL (installs them once)'
+	@echo 'make bench-generate  how well generation is scheduled, simulated, beside others'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make test-wheel the wheel, where nothing else is (installs Ray once)'
 	@echo 'make test-ray   the tests that need Ray (installs it once)'

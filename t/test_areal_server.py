@@ -31,6 +31,13 @@ class Engine:
     def env(self, *names):
         return [os.environ.get(name) for name in names]
 
+    def pids(self):
+        with open(f"/proc/{os.getppid()}/stat") as stat:  # the agent
+            supervisor = int(stat.read().rpartition(")")[2].split()[1])
+        with open(f"/proc/{supervisor}/stat") as stat:
+            session = int(stat.read().rpartition(")")[2].split()[1])
+        return [os.getpid(), os.getppid(), supervisor, session]
+
     def leave(self):
         os._exit(7)
 
@@ -183,6 +190,19 @@ def test_its_worker_ends(server: Server) -> None:
     assert server.process.wait(PATIENCE_S) == 7
     assert "code 7" in server.log
     assert leftovers(server.mark) == []
+
+
+@pytest.mark.parametrize("who", ["worker", "agent", "supervisor", "session"])
+def test_one_of_them_is_killed(server: Server, who: str) -> None:
+    """All end, and the server says that it has failed."""
+    server.make_engine()
+    pids = server.call("pids")
+    names = ("worker", "agent", "supervisor", "session")
+    os.kill(pids[names.index(who)], signal.SIGKILL)
+    code = server.process.wait(PATIENCE_S)
+    assert code == 137 if who == "worker" else code != 0, server.log
+    until(lambda: leftovers(server.mark) == [])
+    assert len(server.log.splitlines()) > 1  # it says something
 
 
 def test_a_port_that_is_taken(server: Server, tmp_path: Path) -> None:

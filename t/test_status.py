@@ -25,6 +25,7 @@ import pytest
 from conftest import _started
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 from helpers import Bell, until
+from http_rig import Client
 
 CLI = os.environ.get("MUSTER_CLI") or str(Path(sys.executable).parent / "muster")
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,7 +118,6 @@ def test_idle_busy_and_queued(cluster: Callable[..., Any], bell: Bell) -> None:
     c.execute_all_sync("nothing")
     with pytest.raises(ValueError):
         c.execute_rank_zero_sync("fail")
-    until(lambda: activity("plain")["calls_done"] == 2)
     idle = activity("plain")
     assert idle["doing"] == "idle" and idle["method"] is None
     assert (idle["calls_failed"], idle["calls_queued"]) == (1, 0)
@@ -133,6 +133,9 @@ def test_idle_busy_and_queued(cluster: Callable[..., Any], bell: Bell) -> None:
     assert busy["doing"] == "busy" and busy["method"] == "default.wait"
     assert activity("plain")["for_s"] > busy["for_s"] > 0
     assert activity("plain", 1)["doing"] == "idle"
+    text = run("get", "worker/plain/0")
+    assert re.search(r"^doing +busy$", text, re.M)
+    assert re.search(r"^default.fail +1 +1 ", text, re.M), text
     row = next(row for row in run("status").splitlines() if row.startswith("plain/0"))
     assert re.match(r"plain/0 +busy +\S+ +wait +2 +2 +1 ", row), row
     for _ in futures:
@@ -164,8 +167,8 @@ def test_several_at_once(cluster: Callable[..., Any], bell: Bell) -> None:
     for _ in futures:
         bell.ring()
     muster.get(futures)
-    until(lambda: activity("async")["calls_done"] == 3)
     assert activity("async")["doing"] == "idle"
+    assert activity("async")["calls_done"] == 3
 
 
 def test_dead_and_why(cluster: Callable[..., Any]) -> None:
@@ -180,6 +183,13 @@ def test_dead_and_why(cluster: Callable[..., Any]) -> None:
     assert re.match(r"dead/0 +exited +exit code 3", top[4]), top  # the first of all
 
 
+def is_not_waited_for(cluster: str) -> None:
+    began = time.monotonic()
+    for _ in range(20):
+        activity(cluster)
+    assert time.monotonic() - began < 5  # 20 * MS_ACTIVITY_NS are 10
+
+
 def test_stopped(cluster: Callable[..., Any]) -> None:
     """A worker that stands still is waited for once at most, and said so."""
     c = cluster(Plain, 2, name="stopped")
@@ -188,10 +198,9 @@ def test_stopped(cluster: Callable[..., Any]) -> None:
     os.kill(pid, signal.SIGSTOP)
     try:
         until(is_doing("stopped", "stopped"))
-        began = time.monotonic()
         first = activity("stopped")["for_s"]
+        is_not_waited_for("stopped")
         assert activity("stopped")["for_s"] > first
-        assert time.monotonic() - began < 0.4  # MS_ACTIVITY_NS is 0.5
         assert activity("stopped", 1)["doing"] == "idle"
         assert re.search(r"stopped/0 +stopped .*a signal or a debugger", run("status"))
     finally:
@@ -206,7 +215,7 @@ def test_beside_and_native(cluster: Callable[..., Any], tmp_path: Path) -> None:
     child = c.fork_cluster("child", Plain)
     try:
         child.execute_all_sync("nothing")
-        until(lambda: activity("child", 1)["calls_done"] == 1)
+        assert activity("child", 1)["calls_done"] == 1
     finally:
         child.destroy()
     library = tmp_path / "libreward.so"
@@ -215,6 +224,31 @@ def test_beside_and_native(cluster: Callable[..., Any], tmp_path: Path) -> None:
     cluster(f"{library}:reward", 1, name="native")
     until(is_doing("native", "idle"))
     assert activity("native")["memory"] > 1 << 20
+
+
+def test_calls_by_http(cluster: Callable[..., Any], bell: Bell) -> None:
+    c = cluster(Plain, 1, name="served")
+    client = Client(c.http_urls[0])
+    client.call("nothing")
+    status, _ = client.post("/call", {"method": "fail", "engine_name": "default"})
+    assert status == 500
+    (found,) = activity("served")["methods"]
+    assert (found["method"], found["calls"], found["failed"]) == ("/call", 2, 1)
+    slow = threading.Thread(target=client.call, args=("wait", bell.path))
+    slow.start()
+    until(lambda: activity("served")["method"] == "/call")
+    bell.ring()
+    slow.join()
+
+
+def test_a_command_that_is_no_worker(cluster: Callable[..., Any]) -> None:
+    """Nothing is known of it but that it runs; and it is not waited for."""
+    c = cluster(Plain, 1, name="host")
+    with c.fork_workers("command", command=["sleep", "60"]):
+        assert activity("command")["doing"] == "unknown"
+        is_not_waited_for("command")
+        assert activity("command")["memory"] > 0
+        assert re.search(r"command/0 +running ", run("status"))
 
 
 def test_room_that_is_waited_for(session: Any) -> None:
@@ -250,7 +284,6 @@ def test_metrics(cluster: Callable[..., Any], bell: Bell) -> None:
         c.execute_all_sync("nothing")
     with pytest.raises(ValueError):
         c.execute_rank_zero_sync("fail")
-    until(lambda: activity("metered")["calls_done"] == 6)
     future = c.execute_rank_zero_async("wait", bell.path)
     queued = c.execute_rank_zero_async("nothing")
     until(lambda: activity("metered")["calls_queued"] == 1)
@@ -322,6 +355,7 @@ def test_nodes_of_a_daemon(daemon: Daemon) -> None:  # noqa: F811
         assert time.monotonic() - began < 10
         rows = re.findall(r"far/\d +(\S+)", done.stdout)
         assert rows == ["idle", "idle", "running", "running"], done.stdout
+        assert re.search(r"^b +(suspect|.* it does not answer$)", done.stdout, re.M)
     finally:
         if agent:
             os.kill(agent, signal.SIGCONT)

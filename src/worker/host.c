@@ -270,7 +270,8 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
         h->http = ms_worker_http_create(&ho);
         h->steps = ms_steps_create(h->server, on_steps_done, h);
     }
-    if (!h->server || !h->client || !h->link || !h->http || !h->steps)
+    h->debug = ms_debug_create(h->loop, h->main_tid);
+    if (!h->server || !h->client || !h->link || !h->http || !h->steps || !h->debug)
         return ms_error_set(err, -ENOMEM, "cannot make the worker's server");
     if (o->listen_tcp_fd >= 0 && ms_server_listen(h->server, o->listen_tcp_fd) < 0)
         return ms_error_set(err, -ENOMEM, "cannot watch the TCP port");
@@ -337,6 +338,11 @@ struct ms_worker_http *ms_host_http(struct ms_host *h)
 struct ms_client *ms_host_client(struct ms_host *h)
 {
     return h->client;
+}
+
+struct ms_debug *ms_host_debug(struct ms_host *h)
+{
+    return h->debug;
 }
 
 int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count)

@@ -63,14 +63,26 @@ static void give_all(Muster__Status *s, Muster__Activities *all)
         give_node(s->nodes[i], all);
 }
 
+/* Those that are still asked: their workers are as they were last heard of. */
+static void tell_silent(Muster__Status *s, const struct ms_head_op *op)
+{
+    ms_list_each (a, &op->asks, struct ms_ask, link)
+        for (size_t i = 0; i < s->n_nodes; i++)
+            if (strcmp(s->nodes[i]->name, a->node->name) == 0 &&
+                !s->nodes[i]->detail[0])
+                ms_proto_set_text(&s->nodes[i]->detail, "it does not answer");
+}
+
 static void all_said(struct ms_head_op *op)
 {
     Muster__Activities *all = said(op);
     Muster__Status *s = ms_head_status_message(op->head);
 
     op->message = NULL;
-    if (s)
+    if (s) {
         give_all(s, all);
+        tell_silent(s, op);
+    }
     muster__activities__free_unpacked(all, NULL);
     ms_head_op_answer(op, s ? &s->base : NULL);
 }

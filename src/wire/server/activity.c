@@ -12,11 +12,17 @@
 
 /* ---- counting -------------------------------------------------------------------- */
 
-static void
-count(struct ms_server *s, const struct ms_method *method, bool failed, int64_t took_ns)
+/* Where it counts; NULL: it is no call. */
+static struct ms_method_calls *calls_of(const struct ms_request *r)
+{
+    if (r->method)
+        return &r->server->methods[r->method->index]->calls;
+    return r->op == MS_OP_HTTP_CALL ? &r->server->http_calls : NULL;
+}
+
+static void count(struct ms_method_calls *c, bool failed, int64_t took_ns)
 {
     static const double times_ms[MS_CALL_TIMES - 1] = MS_CALL_TIMES_MS;
-    struct ms_method_calls *c = &s->methods[method->index]->calls;
     double took_ms = (double)took_ns / (double)MS_NS_PER_MS;
     size_t i = 0;
 
@@ -33,13 +39,13 @@ void ms_activity_ended(struct ms_request *r, bool failed)
 
     if (s->running == r) {
         s->running = NULL;
-        s->ended = r->method;
+        s->ended = calls_of(r);
         s->ended_failed = failed;
         return;
     }
     s->idle_since_ns = ms_now_ns();
-    if (r->method)
-        count(s, r->method, failed, s->idle_since_ns - r->begun_ns);
+    if (calls_of(r))
+        count(calls_of(r), failed, s->idle_since_ns - r->begun_ns);
 }
 
 void ms_activity_back(struct ms_server *s, int64_t now_ns)
@@ -47,7 +53,7 @@ void ms_activity_back(struct ms_server *s, int64_t now_ns)
     s->has_run = false;
     s->idle_since_ns = now_ns;
     if (s->ended)
-        count(s, s->ended, s->ended_failed, now_ns - s->busy_since_ns);
+        count(s->ended, s->ended_failed, now_ns - s->busy_since_ns);
     s->ended = NULL;
 }
 
@@ -101,58 +107,58 @@ static bool is_constructor(const struct ms_request *r)
     return r->op == MS_OP_CREATE_ENGINE || r->op == MS_OP_HTTP_CREATE_ENGINE;
 }
 
-static uint64_t calls_of(const struct ms_method *m)
+static uint64_t number_of(const struct ms_method_calls *c)
 {
     uint64_t sum = 0;
 
     for (size_t i = 0; i < MS_CALL_TIMES; i++)
-        sum += m->calls.took[i];
+        sum += c->took[i];
     return sum;
 }
 
-static Muster__MethodCalls *describe(const struct ms_method *m)
+/* Adds to the sums, and to the list those that were called. Without memory for one it is left
+ * out. */
+static void
+add_calls(Muster__Activity *a, const char *name, const struct ms_method_calls *calls)
 {
-    char name[MS_METHOD_NAME_MAX + 2];
-    uint64_t took[MS_CALL_TIMES];
+    struct ms_method_calls copy = *calls;
     Muster__MethodCalls c = MUSTER__METHOD_CALLS__INIT;
 
-    snprintf(name, sizeof name, "%s.%s", m->engine, m->name);
-    memcpy(took, m->calls.took, sizeof took);
-    c.method = name;
-    c.calls = calls_of(m);
-    c.failed = m->calls.failed;
-    c.total_ns = m->calls.total_ns;
-    c.took = took;
+    c.method = ms_field_text(name);
+    c.calls = number_of(calls);
+    c.failed = calls->failed;
+    c.total_ns = calls->total_ns;
+    c.took = copy.took;
     c.n_took = MS_CALL_TIMES;
-    return (Muster__MethodCalls *)ms_proto_copy(&c.base);
+    a->calls_done += c.calls;
+    a->calls_failed += c.failed;
+    if (c.calls)
+        ms_proto_append(&a->methods, &a->n_methods, ms_proto_copy(&c.base));
 }
 
 static int by_calls(const void *a, const void *b)
 {
-    uint64_t x = calls_of(*(const struct ms_method *const *)a);
-    uint64_t y = calls_of(*(const struct ms_method *const *)b);
+    uint64_t x = (*(Muster__MethodCalls *const *)a)->calls;
+    uint64_t y = (*(Muster__MethodCalls *const *)b)->calls;
 
     return (x < y) - (x > y);
 }
 
-/* Those that were called, the most called first, and the sums of all. Without memory for
- * one it is left out. */
+/* The most called first; of the others the sums alone are told. */
 static void add_methods(const struct ms_server *s, Muster__Activity *a)
 {
-    struct ms_method **sorted = calloc(s->method_count + 1, sizeof *sorted);
-    size_t n = 0;
+    char name[MS_METHOD_NAME_MAX + 2];
 
-    for (size_t i = 0; sorted && i < s->method_count; i++) {
-        a->calls_done += calls_of(s->methods[i]);
-        a->calls_failed += s->methods[i]->calls.failed;
-        if (calls_of(s->methods[i]))
-            sorted[n++] = s->methods[i];
+    for (size_t i = 0; i < s->method_count; i++) {
+        snprintf(
+            name, sizeof name, "%s.%s", s->methods[i]->engine, s->methods[i]->name);
+        add_calls(a, name, &s->methods[i]->calls);
     }
-    if (sorted)
-        qsort(sorted, n, sizeof *sorted, by_calls);
-    for (size_t i = 0; i < n && i < MS_METHODS_TOLD; i++)
-        ms_proto_append(&a->methods, &a->n_methods, describe(sorted[i]));
-    free(sorted);
+    add_calls(a, operation_of(MS_OP_HTTP_CALL), &s->http_calls);
+    if (a->n_methods)
+        qsort(a->methods, a->n_methods, sizeof *a->methods, by_calls);
+    while (a->n_methods > MS_METHODS_TOLD)
+        muster__method_calls__free_unpacked(a->methods[--a->n_methods], NULL);
 }
 
 Muster__Activity *ms_server_activity(struct ms_server *s)
@@ -163,6 +169,8 @@ Muster__Activity *ms_server_activity(struct ms_server *s)
     int64_t now_ns = ms_now_ns(), since_ns;
     MS_LOCK(&s->lock);
 
+    if (s->has_run && !s->running)
+        ms_activity_back(s, now_ns); /* it has answered and will be back in a moment */
     r = oldest(s, &a.calls_running);
     since_ns = r ? r->begun_ns : s->idle_since_ns;
     a.doing = !r                  ? MUSTER__DOING__DOING_IDLE

@@ -194,6 +194,15 @@ static const char *dropped(const struct ms_request *r, Muster__Failure__Kind *ki
     return r->cancelled ? "its result was dropped" : NULL;
 }
 
+/* What comes by HTTP is answered with a status before the body, also where that says that
+ * it failed. */
+static bool
+is_http_failure(const struct ms_request *r, const struct iovec *iov, int count)
+{
+    return r->op == MS_OP_HTTP_CALL && count > 0 && iov[0].iov_len > 0 &&
+           *(const char *)iov[0].iov_base != '2';
+}
+
 static int finish(struct ms_request *r,
                   uint8_t kind,
                   uint8_t codec,
@@ -215,7 +224,7 @@ static int finish(struct ms_request *r,
     if (rc < 0 && r->state != MS_REQUEST_DONE)
         ms_request_fail_locked(
             r, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory to keep the reply");
-    handed_back(r, kind == MS_KIND_ERROR);
+    handed_back(r, kind == MS_KIND_ERROR || is_http_failure(r, iov, count));
     return rc;
 }
 

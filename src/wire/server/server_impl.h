@@ -143,10 +143,12 @@ struct ms_server {
     struct ms_request *running;
     int64_t busy_since_ns; /* 0: idle */
     int64_t idle_since_ns; /* when it was last done with a request */
-    bool has_run;          /* a request, since it came last; and that was a call of: */
-    const struct ms_method *ended; /* NULL: it was none */
+    bool has_run;          /* a request, since it came last; among these it counts: */
+    struct ms_method_calls *ended; /* NULL: it is no call */
     bool ended_failed;
-    uint64_t turn; /* how often it came back after more than a moment */
+    struct ms_method_calls
+        http_calls; /* which methods they name only the engine knows */
+    uint64_t turn;  /* how often it came back after more than a moment */
     uint64_t calls_done;
 };
 
@@ -222,7 +224,7 @@ void ms_engine_wake(struct ms_server *s, const struct ms_server_conn *sc);
 /* A request of the engine is over; `failed`: its handler said so. The end of one that the
  * engine's own thread had is the next time at which that reads the clock. */
 void ms_activity_ended(struct ms_request *r, bool failed);
-/* The engine's thread has come back. */
+/* The engine's thread has come back from what it had. */
 void ms_activity_back(struct ms_server *s, int64_t now_ns);
 
 /* submit.c; all with the lock held */
