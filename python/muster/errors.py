@@ -442,4 +442,6 @@ def make_error(
     text = message or kind.replace("_", " ")
     if where and where not in text:
         text = f"{where}: {text}"
+    if traceback:  # where it was when the time was over
+        text = f"{text}\n\nIn the worker:\n{traceback.rstrip()}"
     return cls(text)
