@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first test check format bench fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first test check format bench bench-generate fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -42,6 +42,11 @@ format: setup
 bench: all
 	@bench/run
 
+bench-generate: all
+	@tools/build release -Dpython=true -Dpython.install_env=venv \
+		--prefix=$(CURDIR)/.venv -- bench/generate/bench-generate
+	@.venv/bin/python bench/generate/report.py
+
 fuzz: setup
 	@tools/setup fuzz
 	@CC=clang-14 tools/build fuzz -Dfuzz=true -Dtests=false -Db_sanitize=address,undefined \
@@ -57,7 +62,7 @@ test-ray: all
 	@MUSTER_TEST_SLOW=1 build/release/t/test_orchestrator_ray
 	@ray=$$(tools/ray-venv) && MUSTER_RAY_CLUSTER="exec $$ray t/ray_cluster.py" \
 		MUSTER_PYTHON_DIR=$$(echo .venv/lib/python3*/site-packages/muster) build/release/t/test_orchestrator_ray_real
-	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl
+	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl --no-areal
 	@ray=$$(tools/ray-venv) && oldest=$$(tools/ray-venv oldest) && \
 		RAY_PYTHON=$$ray OLDEST_RAY_PYTHON=$$oldest \
 		.venv/bin/python -m pytest t/against_ray
@@ -68,6 +73,7 @@ test-verl: all
 
 test-areal: all
 	@tools/areal-run -m pytest t/with_areal
+	@bench/run --smoke --only areal-calls --only areal-start
 
 test-data: all
 	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py \
@@ -91,7 +97,8 @@ help:
 	@echo 'make demo-first start workers, call them, kill one, leave nothing: in two seconds'
 	@echo 'make test       all tests that need little installing'
 	@echo 'make check      format, lint, types, layers, warnings, static analysis'
-	@echo 'make bench      speed, side by side with Ray and verl (installs them once)'
+	@echo 'make bench      speed, side by side with Ray, verl and AReaL (installs them once)'
+	@echo 'make bench-generate  how well generation is scheduled, simulated, beside others'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make test-wheel the wheel, where nothing else is (installs Ray once)'
 	@echo 'make test-ray   the tests that need Ray (installs it once)'

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from areal_rows import AREAL_ROWS
 from batch_rows import BATCH_ROWS
 from data_rows import DATA_ROWS, DATA_VERL_ROWS
 from lab import Lab, init_side, take_turns
@@ -395,6 +396,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     **BATCH_ROWS,
     **DATA_ROWS,
     **NEED_VERL,
+    **AREAL_ROWS,
 }
 ALONE = (
     "call-awake",
@@ -407,5 +409,6 @@ ALONE = (
     *ALONE_LENT,
     *BATCH_ROWS,
     *NEED_VERL,
+    *AREAL_ROWS,
 )
 RAY_ROWS = [name for name in ROWS if name not in ALONE]

@@ -17,6 +17,7 @@ import numpy as np
 import requests
 import torch
 from areal.api import InferenceEngine, TrainEngine
+from areal.infra.rpc.rtensor import clear_fetch_buffer
 from areal.utils import seeding
 
 PATIENCE = 120
@@ -75,6 +76,12 @@ class Engine(InferenceEngine):
             return float(value.double().sum())
         parts = value.values() if isinstance(value, dict) else value
         return sum(map(self.total, parts))
+
+    def make(self, count: int) -> torch.Tensor:
+        return torch.ones(count)
+
+    def forget(self, shard_ids: list[str]) -> int:
+        return clear_fetch_buffer(shard_ids)
 
     def remember(self, path: str) -> None:
         """Its end is written there."""

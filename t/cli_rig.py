@@ -145,6 +145,11 @@ def ask_on_terminal(home: Home, answer: str, *args: str) -> tuple[str, int]:
     return text.decode(), process.wait(DEADLINE_S)
 
 
+def lasting(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Workers without what they do now, which is another thing each time."""
+    return [{k: v for k, v in w.items() if k != "activity"} for w in found]
+
+
 def commands(home: Home) -> list[str]:
     listed = home.run("help").stdout.partition("commands:\n")[2].partition("\n\n")[0]
     return re.findall(r"^  (\w+) ", listed, re.M)

@@ -5,6 +5,7 @@ import enum
 import http.client
 import json
 import os
+import random
 import sys
 from concurrent.futures import Future
 from typing import Any
@@ -51,6 +52,11 @@ class Engine:
 
     def configured(self) -> Any:
         return muster.worker_config()
+
+    def draw(self) -> list[float]:
+        """Of each generator that is loaded."""
+        numpy = sys.modules.get("numpy")
+        return [random.random(), *([float(numpy.random.random())] if numpy else [])]
 
     def fail(self) -> None:
         raise AttributeError("inside of it")

@@ -77,6 +77,21 @@ def test_a_trainer_begins(client: Client) -> None:
     assert client.call("configured")["data"]["seed"] == -7
 
 
+def test_seeds(client: Client) -> None:
+    def draw(**body: Any) -> list[float]:
+        assert client.post("/configure", {"role": "actor", "rank": 0} | body)[0] == 200
+        drawn = client.call("draw")
+        assert isinstance(drawn, list)
+        return drawn
+
+    first = draw(config={"seed": 5})
+    assert len(first) == 2  # numpy is in the zygote
+    assert draw(config={"seed": 5}) == first
+    for other in ({"config": {"seed": 6}}, {"rank": 1}, {"role": "critic"}):
+        drawn = draw(**{"config": {"seed": 5}} | other)
+        assert all(a != b for a, b in zip(drawn, first, strict=True))
+
+
 def test_what_goes_wrong(client: Client) -> None:
     call = {"method": "add", "engine_name": "default"}
     client.fails("/call", call | {"engine_name": "no"}, 404, "no engine 'no'")
@@ -105,6 +120,8 @@ def test_what_goes_wrong(client: Client) -> None:
     client.fails("/set_env", {"env": {"A=B": 1}}, 400, "A=B")
     client.fails("/configure", {"rank": 0}, 400, "config")
     client.fails("/configure", {"config": {}}, 400, "rank")
+    client.fails("/configure", {"config": [1], "role": "a", "rank": 0}, 400, "config")
+    client.fails("/set_env", {"env": {"A": "\ud800"}}, 400, "'A' cannot be set")
     for bad in (b"", b"{", b"[]", b"3", b"\xff", b"[" * 100000):
         client.fails("/call", bad, 400, "JSON")
     assert client.call("add", 1) == 1

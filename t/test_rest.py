@@ -15,6 +15,7 @@ from typing import Any
 
 import muster
 import pytest
+from cli_rig import lasting
 from conftest import _started
 from helpers import until
 
@@ -121,12 +122,16 @@ def test_what_is_there(cluster: Callable[..., Any]) -> None:
     assert get(f"/nodes/{node['name']}") == node
     assert get("/drivers") == {"drivers": []}
     (found,) = get("/clusters")["clusters"]
-    assert found == get("/clusters/talkers")
-    assert [w["pid"] for w in found["workers"]] == pids
-    assert {w["state"] for w in found["workers"]} == {"running"}
-    assert get("/clusters/talkers/workers")["workers"] == found["workers"]
-    assert get("/clusters/talkers/workers/1") == found["workers"][1]
-    assert get("/clusters/t%61lkers/workers/1") == found["workers"][1]
+    again = get("/clusters/talkers")
+    listed = lasting(found["workers"])
+    assert lasting(again["workers"]) == listed
+    assert found | {"workers": []} == again | {"workers": []}
+    assert [w["pid"] for w in listed] == pids
+    assert {w["state"] for w in listed} == {"running"}
+    assert {w["activity"]["doing"] for w in found["workers"]} == {"idle"}
+    assert lasting(get("/clusters/talkers/workers")["workers"]) == listed
+    assert lasting([get("/clusters/talkers/workers/1")]) == listed[1:]
+    assert lasting([get("/clusters/t%61lkers/workers/1")]) == listed[1:]
 
 
 def test_how_a_worker_ended(cluster: Callable[..., Any]) -> None:
@@ -404,7 +409,7 @@ import json, sys
 from prometheus_client.parser import text_string_to_metric_families as parse
 out = {}
 for family in parse(sys.stdin.read()):
-    assert family.documentation and family.type in ("gauge", "counter"), family
+    assert family.documentation and family.type in ("gauge", "counter", "histogram"), family
     for s in family.samples:
         out[s.name + json.dumps(s.labels, sort_keys=True)] = s.value
 print(json.dumps(out))
@@ -428,3 +433,6 @@ def test_metrics(tools: str, cluster: Callable[..., Any]) -> None:
     assert found["process_resident_memory_bytes{}"] > 1 << 20
     assert found["process_cpu_seconds_total{}"] > 0
     assert found["muster_http_requests_total{}"] > 0
+    of = '{"cluster": "counted", "rank": "2"}'
+    assert found[f"muster_worker_busy{of}"] == found[f"muster_worker_silent{of}"] == 0
+    assert found[f"muster_worker_memory_bytes{of}"] > 1 << 20

@@ -185,6 +185,7 @@ static PyObject *get_changes(PyObject *self, void *unused)
 static PyMethodDef head_methods[] = {
     {"ask", head_ask, METH_VARARGS, NULL},
     {"request", head_request, METH_VARARGS, NULL},
+    {"status", head_status, METH_O, NULL},
     {"redirect", head_redirect, METH_VARARGS, NULL},
     {"peer", head_peer, METH_VARARGS, NULL},
     {"next_logs", head_next_logs, METH_O, NULL},

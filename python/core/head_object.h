@@ -40,6 +40,7 @@ int head_is_running(struct head *h);
 int head_init(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *head_ask(PyObject *self, PyObject *args);
 PyObject *head_request(PyObject *self, PyObject *args);
+PyObject *head_status(PyObject *self, PyObject *timeout);
 PyObject *head_next_nodes(PyObject *self, PyObject *timeout);
 PyObject *head_next_logs(PyObject *self, PyObject *timeout);
 

@@ -11,6 +11,7 @@
 #include "message.h"
 
 #include "base/clock.h"
+#include "head/rest/view.h"
 
 #include <errno.h>
 #include <string.h>
@@ -185,6 +186,34 @@ PyObject *head_request(PyObject *self, PyObject *args)
         answer = answer_of(op, false);
     ms_head_op_unref(op);
     return answer;
+}
+
+/* A Status as JSON, as the command line has it. */
+static PyObject *print_status(const ProtobufCMessage *status)
+{
+    json_t *view = ms_view_status((const Muster__Status *)status);
+    char *text = view ? json_dumps(view, JSON_COMPACT) : NULL;
+    PyObject *out = text ? PyUnicode_FromString(text) : PyErr_NoMemory();
+
+    free(text);
+    json_decref(view);
+    return out;
+}
+
+PyObject *head_status(PyObject *self, PyObject *timeout)
+{
+    MS_CLEANUP(core_unref)
+    PyObject *fields = Py_BuildValue("{sO}", "activity", Py_True);
+    struct ms_head_op *op =
+        fields ? begin((struct head *)self, "status", fields) : NULL;
+    struct ms_error err = {0};
+    PyObject *out = NULL;
+
+    if (op && wait_for(op, timeout) == 0)
+        out = ms_head_op_result(op, &err) < 0 ? core_raise(&err)
+                                              : print_status(ms_head_op_message(op));
+    ms_head_op_unref(op);
+    return out;
 }
 
 static PyObject *operation_result(PyObject *self, PyObject *timeout)

@@ -5,6 +5,14 @@
 #include "base/clock.h"
 #include "worker/http/http.h"
 
+/* NULL: this process was forked by the worker, and has none. */
+static struct ms_worker_http *http_of(PyObject *self)
+{
+    struct host *h = (struct host *)self;
+
+    return host_is_forgotten(h) ? NULL : ms_host_http(h->host);
+}
+
 /* Its bytes: [offset, offset + len) of an object of the store, or a copy of a buffer. */
 static int
 shard_set_bytes(struct ms_shard *with, PyObject *from, size_t offset, size_t len)
@@ -35,14 +43,20 @@ PyObject *host_shard_add(PyObject *self, PyObject *args)
 {
     struct ms_shard with = {.type = (char[]){"tensor"}};
     unsigned long long offset, len;
+    struct ms_worker_http *http = http_of(self);
     struct ms_error err = {0};
     PyObject *from;
 
+    if (!http) {
+        PyErr_SetString(core_error,
+                        "a process that a worker has forked keeps no tensors");
+        return NULL;
+    }
     if (!PyArg_ParseTuple(
             args, "sssOKK", &with.id, &with.dtype, &with.shape, &from, &offset, &len) ||
         shard_set_bytes(&with, from, offset, len) < 0)
         return NULL;
-    if (ms_worker_http_keep(ms_host_http(((struct host *)self)->host), &with, &err) < 0)
+    if (ms_worker_http_keep(http, &with, &err) < 0)
         return core_store_raise(&err);
     Py_RETURN_NONE;
 }
@@ -65,10 +79,10 @@ static PyObject *shard_memory(const struct ms_shard *shard)
 /* (id): (type, dtype, shape as JSON, (memory, offset), bytes), or None */
 PyObject *host_shard_find(PyObject *self, PyObject *id)
 {
-    struct ms_shards *s =
-        ms_worker_http_shards(ms_host_http(((struct host *)self)->host));
+    struct ms_worker_http *http = http_of(self);
+    struct ms_shards *s = http ? ms_worker_http_shards(http) : NULL;
     const char *text = PyUnicode_AsUTF8AndSize(id, NULL);
-    struct ms_shard *shard = text ? ms_shards_find(s, text, ms_now_ns()) : NULL;
+    struct ms_shard *shard = text && s ? ms_shards_find(s, text, ms_now_ns()) : NULL;
     PyObject *found;
 
     if (!shard)
@@ -86,9 +100,10 @@ PyObject *host_shard_find(PyObject *self, PyObject *id)
 /* (id): whether it was there */
 PyObject *host_shard_remove(PyObject *self, PyObject *id)
 {
-    struct ms_shards *s =
-        ms_worker_http_shards(ms_host_http(((struct host *)self)->host));
+    struct ms_worker_http *http = http_of(self);
     const char *text = PyUnicode_AsUTF8AndSize(id, NULL);
 
-    return text ? PyBool_FromLong(ms_shards_remove(s, text)) : NULL;
+    if (!text)
+        return NULL;
+    return PyBool_FromLong(http && ms_shards_remove(ms_worker_http_shards(http), text));
 }

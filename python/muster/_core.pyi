@@ -174,6 +174,9 @@ class Head:
         """The same, and its answer. What the head refuses is FileExistsError, TimeoutError or
         the `error` of `setup`."""
 
+    def status(self, timeout: float | None, /) -> str:
+        """JSON: all that there is, with what each worker does."""
+
     def redirect(self, former: int, uid: int, address: str, /) -> None:
         """Whoever calls the worker `former` from here calls this one."""
 
@@ -412,6 +415,16 @@ class Host:
     @property
     def wake_fd(self) -> int:
         """A byte written here makes `serve` look for signals."""
+
+    def debug_open(self, where: str, /) -> bool:
+        """The program waits there; True: a client has attached."""
+
+    def debug_write(self, text: str, /) -> None: ...
+    def debug_read(self, prompt: str, /) -> str:
+        """Block until a client has typed a line."""
+
+    def debug_close(self) -> None:
+        """The program goes on."""
 
     def serve(self) -> None:
         """Run requests, one at a time, in order, until `stop`."""

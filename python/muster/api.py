@@ -37,6 +37,7 @@ __all__ = [
     "nodes",
     "on_node",
     "shutdown",
+    "status",
 ]
 
 START_S = 60.0  # of `init`, where no other machines are waited for
@@ -181,6 +182,15 @@ def changes() -> int:
     if host is not None:
         return host.changes
     return _session.head.changes if _session is not None else 0
+
+
+def status(timeout: float = ANSWER_S) -> dict[str, Any]:
+    """What runs, as `muster status --json` shows it: nodes, drivers, groups and clusters with
+    their workers, and in each worker's "activity" what it does now."""
+    import json
+
+    found: dict[str, Any] = json.loads(session().head.status(timeout))
+    return found
 
 
 def nodes() -> list[Node]:

@@ -171,6 +171,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, ms_agent_forget_driver},
     {MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, on_read_log},
     {MUSTER__HEAD_TO_AGENT__BODY_LIST_OBJECTS, on_list_objects},
+    {MUSTER__HEAD_TO_AGENT__BODY_ASK_ACTIVITY, ms_activities_ask},
     {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
     {MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR, on_successor},
 };
@@ -304,7 +305,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
     ms_exits_init(&a->exits);
     ms_exits_init(&a->successor_asks);
     a->loop = ms_loop_create();
-    if (!a->loop || ms_sweep_init(a) < 0) {
+    if (!a->loop || ms_sweep_init(a) < 0 || ms_activities_init(a) < 0) {
         ms_fd_close(&link_fd);
         return -ENOMEM;
     }
@@ -319,6 +320,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
 void ms_agent_finish(struct ms_agent *a)
 {
     ms_stops_finish(a);
+    ms_activities_finish(a);
     ms_store_destroy(a->store);
     ms_zygotes_finish(&a->zygotes);
     ms_log_readers_finish(&a->log_readers);

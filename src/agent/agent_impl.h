@@ -8,6 +8,7 @@
  * fork.c      workers beside workers
  * worker*.c   one worker: its endpoints, its start, its steps, its end
  * reap.c      who has ended, and what of it is left
+ * activity.c  what workers do, for those who look
  * log.c       the agent's own log
  * stop.c      StopWorkers, and the agent's own end
  */
@@ -18,6 +19,7 @@
 #include "agent/logs/logs.h"
 #include "agent/logs/readers.h"
 #include "agent/machine/cgroup.h"
+#include "agent/machine/device_memory.h"
 #include "agent/machine/listen.h"
 #include "agent/machine/ports.h"
 #include "agent/zygotes/zygote.h"
@@ -34,6 +36,15 @@
 struct ms_join;
 struct ms_store;
 struct ms_worker;
+
+/* Rounds of questions to all workers: what does each do? */
+struct ms_activities {
+    struct ms_list askers, next; /* requests of the head: of this round, of the next */
+    size_t awaited;              /* workers that have not answered in this one */
+    bool awaits_devices;
+    struct ms_timer late;
+    struct ms_device_memory devices;
+};
 
 struct ms_agent {
     struct ms_loop *loop;
@@ -65,6 +76,7 @@ struct ms_agent {
     struct ms_map by_pid; /* of those, the ones that live */
     struct ms_list dead;  /* the others: what is left of them is being removed */
     struct ms_list starts, stops;
+    struct ms_activities activities;
     bool sweep_posted, collect_posted;
     struct ms_timer sweep_again;
     bool is_stopping; /* nothing new is begun */
@@ -171,6 +183,18 @@ void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m);
 void ms_join_ended(struct ms_join *j,
                    const struct ms_worker *w,
                    const Muster__WorkerExited *x);
+
+/* ---- activity.c ------------------------------------------------------------------ */
+
+int ms_activities_init(struct ms_agent *a);
+void ms_activities_finish(struct ms_agent *a);
+/* AskActivity: answered with Activities, MS_ACTIVITY_NS later at the latest (twice that if
+ * a round is under way). */
+void ms_activities_ask(struct ms_agent *a, Muster__HeadToAgent *m);
+/* A worker's answer, which is taken. */
+void ms_activity_answered(struct ms_worker *w, Muster__Activity *activity);
+/* It has ended: nothing is awaited of it. */
+void ms_activity_forget(struct ms_worker *w);
 
 /* ---- reap.c ---------------------------------------------------------------------- */
 

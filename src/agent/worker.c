@@ -1,5 +1,6 @@
 /* worker.c - one worker: its endpoints, its control link, its signals */
 #include "agent/worker.h"
+#include "base/clock.h"
 #include "io/addr.h"
 #include "io/proc.h"
 #include "io/sock.h"
@@ -41,6 +42,8 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
         ms_fork_asked(w, m->fork);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE)
         on_steps_done(w, MS_TAKE(m->steps_done));
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ACTIVITY)
+        ms_activity_answered(w, MS_TAKE(m->activity));
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
         ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);
@@ -128,8 +131,10 @@ void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
         answer_for(a, m, ended);
     else if (of_start && (w->start_steps || w->control))
         answer_start_steps(w, m->request);
-    else if (!w->control)
+    else if (!w->control && w->is_command)
         answer_for(a, m, closed);
+    else if (!w->control)
+        w->steps_request = m->request; /* its end, which is near, is the answer */
     else if (ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_STEPS, m->run_steps) < 0)
         answer_for(a, m, unsent);
     else
@@ -339,6 +344,7 @@ void ms_worker_destroy(struct ms_worker *w)
     if (w->exited)
         muster__worker_exited__free_unpacked(w->exited, NULL);
     muster__steps_done__free_unpacked(w->start_steps, NULL);
+    muster__activity__free_unpacked(w->activity, NULL);
     muster__worker_spec__free_unpacked(w->spec, NULL);
     free(w->own_listen);
     free(w->path);
@@ -370,6 +376,7 @@ int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote)
 
     w->pid = pid;
     w->zygote_pid = zygote;
+    w->started_ns = ms_now_ns();
     return rc;
 }
 

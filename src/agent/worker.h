@@ -36,6 +36,11 @@ struct ms_worker {
     pid_t pid;              /* 0: not started */
     pid_t zygote_pid;       /* its parent; 0: we are */
     uint64_t steps_request; /* whose answer its steps are */
+    int64_t started_ns;
+    int64_t asked_ns;  /* what it does, and it has not answered; 0: it is not */
+    bool is_awaited;   /* by the round of questions (activity.c) */
+    bool has_answered; /* one of them, once */
+    Muster__Activity *activity; /* its answer, until the round is over */
     Muster__StepsDone
         *start_steps;  /* how those of its spec went, until the head asks */
     bool is_pending;   /* begun, and the result is not known */

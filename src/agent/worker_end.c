@@ -128,6 +128,7 @@ void ms_worker_ended(struct ms_worker *w, int status, const char *detail)
     ms_cgroup_kill(&w->cgroup);
     ms_fork_parent_ended(w);
     close_endpoints(w);
+    ms_activity_forget(w);
     ms_list_add_tail(&a->dead, &w->link);
     ms_sweep_soon(a);
 }

@@ -25,6 +25,7 @@
 #define MS_METHOD_NAME_MAX  ((size_t)512)        /* "engine\0method" */
 #define MS_ENGINE_NAME_MAX  ((size_t)256)        /* of that, the engine */
 #define MS_METHODS_MAX      4096u                /* interned methods, a session */
+#define MS_METHODS_TOLD     32u                  /* in an Activity: the most called */
 #define MS_CHAIN_MAX        16u                  /* workers that wait on each other */
 #define MS_STREAM_WINDOW    256u                 /* items sent before one is consumed */
 #define MS_STREAM_KEPT_MAX  ((size_t)64 << 20)   /* bytes of a stream, to send again */
@@ -177,7 +178,15 @@
 #define MS_PORTS_MAX         1024u                /* ports held by one process */
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */
 #define MS_STACK_THREADS_MAX 512u
-#define MS_SESSIONS_KEPT     16u /* log folders of ended sessions... */
+#define MS_DEBUG_WHERE_MAX   512u              /* of a place, and of a client's name */
+#define MS_DEBUG_OUTPUT_MAX  ((size_t)1 << 20) /* of a debugger, not yet read */
+#define MS_DEBUG_HOLD_NS     (5 * MS_NS_PER_S) /* a client's question, at most */
+#define MS_DEBUG_LEASE_NS    (2 * MS_NS_PER_S) /* without one until it is gone */
+#define MS_ACTIVITY_NS       (500 * MS_NS_PER_MS) /* for a worker to say what it does */
+#define MS_DEVICE_MEMORY_OLD_NS                                                        \
+    (10 * MS_NS_PER_S) /* what was read of devices is shown, and a reading may take */
+#define MS_ACTIVITY_NODE_NS (2 * MS_NS_PER_S) /* and for a node, with all of its own */
+#define MS_SESSIONS_KEPT    16u               /* log folders of ended sessions... */
 #define MS_SESSIONS_KEPT_SIZE                                                          \
     ((uint64_t)4 << 30) /* ...of this size together, but for the newest... */
 #define MS_SESSIONS_KEPT_AGE_NS                                                        \

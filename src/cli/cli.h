@@ -46,6 +46,7 @@ enum ms_opt {
     MS_OPT_GRACE,
     MS_OPT_PYTHON,
     MS_OPT_FORMAT,
+    MS_OPT_ONCE,
     /* head and agent */
     MS_OPT_LISTEN,
     MS_OPT_NAME,
@@ -190,11 +191,13 @@ const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos);
 
 /* The commands, one file each. */
 enum ms_exit ms_cmd_status(const struct ms_cli *cli);
+enum ms_exit ms_cmd_top(const struct ms_cli *cli);
 enum ms_exit ms_cmd_list(const struct ms_cli *cli);
 enum ms_exit ms_cmd_get(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stop(const struct ms_cli *cli);
 enum ms_exit ms_cmd_logs(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stack(const struct ms_cli *cli);
+enum ms_exit ms_cmd_debug(const struct ms_cli *cli);
 enum ms_exit ms_cmd_doctor(const struct ms_cli *cli);
 enum ms_exit ms_cmd_version(const struct ms_cli *cli);
 enum ms_exit ms_cmd_help(const struct ms_cli *cli);

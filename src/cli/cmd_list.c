@@ -186,7 +186,7 @@ static enum ms_exit list_kind(const struct ms_cli *cli, const struct ms_view_kin
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_look(&t, cli, &status);
+    enum ms_exit code = ms_target_look(&t, cli, true, &status);
 
     if (code)
         return code;

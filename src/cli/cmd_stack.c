@@ -206,7 +206,7 @@ enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
     enum ms_exit code = parse(&j);
 
     if (!code)
-        code = ms_target_look(&t, cli, &status);
+        code = ms_target_look(&t, cli, false, &status);
     if (code)
         return code;
     j.status = status;

@@ -26,24 +26,10 @@ static json_t *others_json(const struct ms_sessions *all, const char *shown)
 
 static enum ms_exit print_json(const struct ms_target *t, const Muster__Status *s)
 {
-    static const enum ms_view_kind_id lists[] = {
-        MS_VIEW_NODES, MS_VIEW_DRIVERS, MS_VIEW_GROUPS, MS_VIEW_CLUSTERS};
-    json_t *o = MS_JSON({"session", ms_json_string(s->session)},
-                        {"session_dir", ms_json_string(s->session_dir)},
-                        {"is_daemon", json_boolean(s->is_daemon)},
-                        {"driver_pid", json_integer(s->driver_pid)},
-                        {"version", ms_json_string(s->version)},
-                        {"uptime_ns", json_integer((json_int_t)s->uptime_ns)},
-                        {"addresses", ms_json_strings(s->addresses, s->n_addresses)},
-                        {"http_address", ms_json_string(s->http_address)},
-                        {"other_sessions", others_json(&t->sessions, s->session)});
+    json_t *out = ms_view_status(s);
 
-    for (size_t i = 0; i < MS_COUNT(lists); i++) {
-        const struct ms_view_kind *k = &ms_view_kinds[lists[i]];
-
-        json_object_set_new(o, k->plural, ms_view_json(k, s));
-    }
-    return ms_out_json(o);
+    json_object_set_new(out, "other_sessions", others_json(&t->sessions, s->session));
+    return ms_out_json(out);
 }
 
 static void print_session(const Muster__Status *s)
@@ -80,6 +66,21 @@ static void print_others(const struct ms_sessions *all, const char *shown)
         printf(" (--session NAME shows another)\n");
 }
 
+/* Clusters that wait for room, and have no workers yet. */
+static void print_waiting(const Muster__Status *s)
+{
+    bool first = true;
+
+    for (size_t i = 0; i < s->n_clusters; i++)
+        if (s->clusters[i]->waits_for[0]) {
+            printf("%s%s waits for room: %s\n",
+                   first ? "\n" : "",
+                   s->clusters[i]->name,
+                   ms_out_clean(s->clusters[i]->waits_for));
+            first = false;
+        }
+}
+
 static enum ms_exit print_text(const struct ms_target *t, const Muster__Status *s)
 {
     enum ms_exit code;
@@ -97,15 +98,17 @@ static enum ms_exit print_text(const struct ms_target *t, const Muster__Status *
         code = ms_view_print(&ms_view_kinds[MS_VIEW_GROUPS], s, 0);
     }
     putchar('\n');
-    return code ? code
-                : ms_view_print(&ms_view_kinds[MS_VIEW_WORKERS], s, WORKERS_SHOWN);
+    if (!code)
+        code = ms_view_print(&ms_view_kinds[MS_VIEW_WORKERS], s, WORKERS_SHOWN);
+    print_waiting(s);
+    return code;
 }
 
 enum ms_exit ms_cmd_status(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_look(&t, cli, &status);
+    enum ms_exit code = ms_target_look(&t, cli, true, &status);
 
     if (code)
         return code;

@@ -17,16 +17,40 @@
 const struct ms_cli_command ms_cli_commands[] = {
     {
         .name = "status",
-        .summary = "nodes, drivers, clusters and workers of what runs",
+        .summary = "nodes, drivers, clusters and workers, and what each worker does",
         .text = "Shows the newest session that runs on this machine, and names the "
                 "others. A session\nbegins with muster.init() in a driver and ends "
                 "with it, or is that of `muster head`.\nOf many nodes or workers only "
-                "the counts are shown, and those that are not well.",
+                "the counts are shown, and those that are not well.\nA worker is "
+                "starting, constructing, idle, busy with a METHOD, stopped (SIGSTOP or "
+                "a debugger),\nsilent (it does not answer), or has exited: WHY. FOR is "
+                "how long "
+                "that has been so. QUEUED calls wait for\nit, CALLS have run. MEMORY "
+                "is what is resident, DEV MEM what is in use on its devices, -\nwhere "
+                "that cannot be asked.",
         .example = "muster status\n"
                    "muster status --head 10.0.0.1:7777 --secret-file secret --json",
         .options = ASK,
         .exits = EXITS_ASK,
         .run = ms_cmd_status,
+    },
+    {
+        .name = "top",
+        .operands = "[CLUSTER[/RANK]]",
+        .operands_max = 1,
+        .words = MS_WORDS_WORKERS,
+        .summary = "what the workers do, on a screen that is drawn anew each second",
+        .text = "The columns are those of `muster status`, with the processor time "
+                "(100 is one processor) and\nthe calls that each worker has had since "
+                "the screen before. First are workers that have failed or\ndo not "
+                "answer, then those that construct, then those that are busy for "
+                "longest. Keys: t this order,\nc by processor time, m by memory, r by "
+                "calls a second, n by name, arrows and space to scroll,\nq or Ctrl-C "
+                "to end. Without a terminal, with --once or --json it prints once.",
+        .example = "muster top\nmuster top actor --once",
+        .options = OPT(ONCE) | ASK,
+        .exits = EXITS_ASK,
+        .run = ms_cmd_top,
     },
     {
         .name = "list",
@@ -91,6 +115,24 @@ const struct ms_cli_command ms_cli_commands[] = {
         .options = OPT(ALL) | ASK,
         .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_stack,
+    },
+    {
+        .name = "debug",
+        .operands = "[CLUSTER/RANK]",
+        .operands_max = 1,
+        .words = MS_WORDS_WORKERS,
+        .summary = "attach to a worker that waits at a breakpoint()",
+        .text =
+            "Without an operand, those that wait. The prompt is pdb's: `c` lets the "
+            "call go on and leaves,\n`q` fails it with BdbQuit. Ctrl-D, and the loss "
+            "of this command, leave the worker waiting: it\ncan be attached to again. "
+            "Ctrl-C interrupts what the prompt runs, or stops the program where\nit "
+            "is. Commands can be piped in. One at a time can attach to a worker.",
+        .example = "muster debug\nmuster debug actor/0\n"
+                   "echo 'p self.step\nc' | muster debug actor/0",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_debug,
     },
     {
         .name = "stop",

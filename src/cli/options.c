@@ -89,6 +89,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                        .value = "PATH",
                        .words = MS_WORDS_FILES,
                        .help = "check this interpreter"},
+    [MS_OPT_ONCE] = {.name = "once", .help = "print one table and end"},
     [MS_OPT_FORMAT] = {.name = "format",
                        .value = "FORMAT",
                        .choices = "text man markdown bash zsh fish",

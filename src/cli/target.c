@@ -344,21 +344,36 @@ enum ms_exit ms_target_fail_unreadable(const struct ms_target *t)
                        MS_VERSION);
 }
 
-enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out)
+static enum ms_exit
+ask_status(const struct ms_target *t, bool activity, Muster__Status **out)
 {
     Muster__StatusRequest want = MUSTER__STATUS_REQUEST__INIT;
     ProtobufCMessage *answer = NULL;
-    enum ms_exit code = ms_target_ask(
-        t, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &want.base, t->timeout_ns, &answer);
+    enum ms_exit code;
 
+    want.activity = activity;
+    code = ms_target_ask(
+        t, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &want.base, t->timeout_ns, &answer);
     *out = (Muster__Status *)answer;
     return code;
 }
 
-enum ms_exit
-ms_target_look(struct ms_target *t, const struct ms_cli *cli, Muster__Status **out)
+enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out)
+{
+    return ask_status(t, false, out);
+}
+
+enum ms_exit ms_target_activity(const struct ms_target *t, Muster__Status **out)
+{
+    return ask_status(t, true, out);
+}
+
+enum ms_exit ms_target_look(struct ms_target *t,
+                            const struct ms_cli *cli,
+                            bool activity,
+                            Muster__Status **out)
 {
     enum ms_exit code = ms_target_init(t, cli);
 
-    return code ? code : ms_target_status(t, out);
+    return code ? code : ask_status(t, activity, out);
 }

@@ -87,8 +87,12 @@ static inline void ms_status_cleanup(Muster__Status **s)
     muster__status__free_unpacked(*s, NULL);
 }
 enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out);
-/* ms_target_init and that. */
-enum ms_exit
-ms_target_look(struct ms_target *t, const struct ms_cli *cli, Muster__Status **out);
+/* The same, with what each worker does. */
+enum ms_exit ms_target_activity(const struct ms_target *t, Muster__Status **out);
+/* ms_target_init and that, or (`activity`) the other. */
+enum ms_exit ms_target_look(struct ms_target *t,
+                            const struct ms_cli *cli,
+                            bool activity,
+                            Muster__Status **out);
 
 #endif

@@ -1,6 +1,7 @@
 /* view.c - the table of kinds, and the tables that people see of each */
 #include "cli/view.h"
 #include "base/cleanup.h"
+#include "cli/activity.h"
 #include "cli/selector.h"
 #include "resource/amount.h"
 #include "resource/mapping.h"
@@ -71,15 +72,12 @@ static enum ms_exit print_node_sum(const Muster__Status *s, size_t count, size_t
 
 /* ---- workers --------------------------------------------------------------------- */
 
-/* It ended without being stopped, by a signal or with an exit code other than 0. */
-static bool has_failed(const Muster__WorkerStatus *w)
-{
-    return w->exit && !w->exit->requested && (w->exit->signaled || w->exit->code != 0);
-}
-
 static bool worker_is_well(struct ms_view_item i)
 {
-    return !has_failed(i.at);
+    const Muster__WorkerStatus *w = i.at;
+
+    return !ms_worker_has_failed(w) &&
+           (!w->activity || w->activity->doing < MUSTER__DOING__DOING_SILENT);
 }
 
 void ms_view_add_devices(struct ms_grid *g, const uint32_t *devices, size_t count)
@@ -93,24 +91,20 @@ void ms_view_add_devices(struct ms_grid *g, const uint32_t *devices, size_t coun
 
 static void add_worker(struct ms_grid *g, struct ms_view_item i)
 {
-    static const char *const styles[] = {
-        [MUSTER__WORKER_STATE__WORKER_RUNNING] = MS_STYLE_GOOD,
-        [MUSTER__WORKER_STATE__WORKER_EXITED] = MS_STYLE_FAINT,
-    };
     const Muster__WorkerStatus *w = i.at;
-    const char *bad = has_failed(w) ? MS_STYLE_BAD : NULL, *style = bad;
-    char why[256] = "";
+    char why[256];
 
-    if (!style && (size_t)w->state < MS_COUNT(styles))
-        style = styles[w->state];
-    if (w->exit)
-        ms_exit_text(w->exit, why, sizeof why);
+    g->hides_empty = true;
     ms_grid_add(g, NULL, "%s/%u", i.cluster->name, w->rank);
-    ms_grid_add(g, style ? style : MS_STYLE_WARN, "%s", ms_view_worker_word(w->state));
+    ms_worker_add_state(g, w);
+    ms_worker_add_doing(g, w);
+    ms_worker_add_calls(g, w);
+    ms_worker_add_memory(g, w);
     ms_grid_add(g, NULL, "%d", (int)w->pid);
     ms_grid_add(g, NULL, "%s", w->node);
     ms_view_add_devices(g, w->devices, w->n_devices);
-    ms_grid_add(g, bad, "%s", why);
+    ms_worker_why(w, why, sizeof why);
+    ms_grid_add(g, ms_worker_has_failed(w) ? MS_STYLE_BAD : NULL, "%s", why);
 }
 
 static json_t *worker_json(struct ms_view_item i)
@@ -140,7 +134,12 @@ struct ms_view_workers ms_view_count_workers(const Muster__ClusterStatus *c)
 
         n.running += w->state == MUSTER__WORKER_STATE__WORKER_RUNNING;
         n.ended += w->state == MUSTER__WORKER_STATE__WORKER_EXITED;
-        n.failed += has_failed(w);
+        n.failed += ms_worker_has_failed(w);
+        if (!w->activity)
+            continue;
+        n.busy += w->activity->doing == MUSTER__DOING__DOING_CALL;
+        n.queued += w->activity->calls_queued;
+        n.memory += w->activity->memory;
     }
     n.starting = c->n_workers - n.running - n.ended;
     return n;
@@ -157,6 +156,9 @@ static void add_cluster(struct ms_grid *g, struct ms_view_item i)
     ms_grid_add(g, n.starting ? MS_STYLE_WARN : NULL, "%zu", n.starting);
     ms_grid_add(g, NULL, "%zu", n.ended);
     ms_grid_add(g, n.failed ? MS_STYLE_BAD : NULL, "%zu", n.failed);
+    ms_grid_add(g, NULL, "%zu", n.busy);
+    ms_grid_add(g, NULL, "%llu", (unsigned long long)n.queued);
+    ms_grid_add(g, NULL, "%s", n.memory ? ms_amount_bytes(n.memory).text : "");
     ms_grid_add(g, NULL, "%s", c->detached ? "yes" : "no");
 }
 
@@ -244,17 +246,18 @@ const struct ms_view_kind ms_view_kinds[MS_VIEW_KINDS] = {
                        .print_sum = print_node_sum},
     [MS_VIEW_CLUSTERS] = {.name = "cluster",
                           .plural = "clusters",
-                          .align = "lrrrrrl",
+                          .align = "lrrrrrrrrl",
                           .titles = "CLUSTER|WORKERS|RUNNING|STARTING|ENDED|FAILED|"
-                                    "DETACHED",
+                                    "BUSY|QUEUED|MEMORY|DETACHED",
                           IN_STATUS(clusters),
                           .name_at = offsetof(Muster__ClusterStatus, name),
                           .add_row = add_cluster,
                           .json = cluster_json},
     [MS_VIEW_WORKERS] = {.name = "worker",
                          .plural = "workers",
-                         .align = "llrlll",
-                         .titles = "WORKER|STATE|PID|NODE|DEVICES|WHY",
+                         .align = "llrlrrrrrrlll",
+                         .titles = "WORKER|STATE|FOR|METHOD|QUEUED|CALLS|FAILED|MEMORY|"
+                                   "DEV MEM|PID|NODE|DEVICES|WHY",
                          .hint_at = offsetof(Muster__WorkerStatus, node),
                          .add_row = add_worker,
                          .json = worker_json,

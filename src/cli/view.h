@@ -63,6 +63,8 @@ ms_view_print(const struct ms_view_kind *k, const Muster__Status *s, size_t most
 /* How many workers of a cluster are in which state. */
 struct ms_view_workers {
     size_t running, starting, ended, failed;
+    size_t busy;
+    uint64_t queued, memory; /* of all together */
 };
 
 struct ms_view_workers ms_view_count_workers(const Muster__ClusterStatus *c);

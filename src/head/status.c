@@ -126,6 +126,8 @@ int ms_head_status_run(struct ms_head_op *op)
 {
     uint64_t wait_ns = op->request->status->wait_ns;
 
+    if (op->request->status->activity)
+        return ms_head_activity_run(op);
     return ms_head_op_wait_in(op,
                               &op->head->status.watching,
                               answer,

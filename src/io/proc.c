@@ -92,7 +92,9 @@ struct stat_line {
     char state;
     pid_t parent;
     unsigned flags;
-    uint64_t start_ticks;     /* since the machine began */
+    uint64_t user_ticks, system_ticks; /* of processor time */
+    uint64_t start_ticks;              /* since the machine began */
+    uint64_t resident_pages;
     unsigned long start_code; /* 0: it is within an exec, whose last step this is */
     unsigned long env_start, env_end; /* 0: it has no environment yet */
 };
@@ -108,8 +110,8 @@ static bool read_stat(pid_t pid, struct stat_line *out)
     behind_name = strrchr(text, ')'); /* the command's name may have anything in it */
     return behind_name && sscanf(behind_name + 1,
                                  " %c %d %*d %*d %*d %*d %u"
-                                 " %*s %*s %*s %*s %*s %*s %*s %*s"
-                                 " %*s %*s %*s %*s %" SCNu64 " %*s %*s %*s"
+                                 " %*s %*s %*s %*s %" SCNu64 " %" SCNu64 " %*s %*s"
+                                 " %*s %*s %*s %*s %" SCNu64 " %*s %" SCNu64 " %*s"
                                  " %lu %*s %*s %*s %*s %*s %*s %*s"
                                  " %*s %*s %*s %*s %*s %*s %*s %*s"
                                  " %*s %*s %*s %*s %*s %*s %*s %*s"
@@ -117,10 +119,13 @@ static bool read_stat(pid_t pid, struct stat_line *out)
                                  &out->state,
                                  &out->parent,
                                  &out->flags,
+                                 &out->user_ticks,
+                                 &out->system_ticks,
                                  &out->start_ticks,
+                                 &out->resident_pages,
                                  &out->start_code,
                                  &out->env_start,
-                                 &out->env_end) == 7;
+                                 &out->env_end) == 10;
 }
 
 uint64_t ms_proc_start(pid_t pid)
@@ -130,6 +135,20 @@ uint64_t ms_proc_start(pid_t pid)
     return read_stat(pid, &stat) && stat.state != 'Z' && stat.state != 'X'
                ? stat.start_ticks
                : 0;
+}
+
+bool ms_proc_look(pid_t pid, struct ms_proc_look *out)
+{
+    struct stat_line stat;
+    uint64_t tick_ns = (uint64_t)MS_NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+
+    if (!read_stat(pid, &stat))
+        return false;
+    *out = (struct ms_proc_look){
+        .memory = stat.resident_pages * (uint64_t)sysconf(_SC_PAGESIZE),
+        .cpu_ns = (stat.user_ticks + stat.system_ticks) * tick_ns,
+        .is_stopped = stat.state == 'T' || stat.state == 't'};
+    return true;
 }
 
 static bool stat_is_ending(const struct stat_line *stat)

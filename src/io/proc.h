@@ -33,6 +33,16 @@ bool ms_proc_is_ending(pid_t pid);
 /* When it began, in ticks since the machine did; 0: it has ended, or is a zombie. */
 uint64_t ms_proc_start(pid_t pid);
 
+/* What the kernel says of a process without asking it. */
+struct ms_proc_look {
+    uint64_t memory; /* resident bytes */
+    uint64_t cpu_ns; /* processor time that it has had */
+    bool is_stopped; /* by a signal, or by a debugger */
+};
+
+/* False: it has ended. */
+bool ms_proc_look(pid_t pid, struct ms_proc_look *out);
+
 /* How many threads this process has. */
 int ms_proc_threads(void);
 

@@ -95,12 +95,52 @@ void ms_grid_add_titles(struct ms_grid *g, const char *const *titles)
         ms_grid_add(g, NULL, "%s", titles[i]);
 }
 
-static void measure(const struct ms_grid *g, size_t widths[COLUMNS_MAX])
+struct column {
+    size_t width;
+    bool is_hidden;
+};
+
+/* Is there room for it behind `at`? Text is cut; a part of a number is another one. */
+static void fit(struct column *c, size_t room, size_t at, char align)
 {
-    memset(widths, 0, COLUMNS_MAX * sizeof *widths);
-    for (size_t i = 0; i < g->count; i++)
-        if (g->cells[i].width > widths[i % g->columns])
-            widths[i % g->columns] = g->cells[i].width;
+    size_t left = room > at ? room - at : 0;
+
+    if (c->width <= left && left)
+        return;
+    c->is_hidden |= !left || align == 'r';
+    c->width = left;
+}
+
+static void measure(const struct ms_grid *g, struct column columns[COLUMNS_MAX])
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < COLUMNS_MAX; i++)
+        columns[i] = (struct column){.is_hidden = g->hides_empty};
+    for (size_t i = 0; i < g->count; i++) {
+        struct column *c = &columns[i % g->columns];
+
+        if (g->cells[i].width > c->width)
+            c->width = g->cells[i].width;
+        if (i >= g->columns && g->cells[i].width)
+            c->is_hidden = false;
+    }
+    for (size_t i = 0; i < g->columns && g->room; i++) {
+        fit(&columns[i], g->room, at, g->align[i]);
+        at += columns[i].is_hidden ? 0 : columns[i].width + GAP;
+    }
+}
+
+/* The bytes of its first `width` code points. */
+static int cut(const struct ms_grid_cell *c, size_t width)
+{
+    const char *p = c->text;
+
+    if (c->width <= width)
+        return (int)strlen(p);
+    for (; *p && (width || (*p & 0xc0) == 0x80); p++)
+        width -= (*p & 0xc0) != 0x80;
+    return (int)(p - c->text);
 }
 
 /* Append one cell; *owed are the blanks that come before the next thing printed. */
@@ -112,7 +152,7 @@ static void print_cell(const struct ms_grid *g,
                        struct ms_buf *out)
 {
     bool styled = g->colour && c->style;
-    size_t pad = width - c->width;
+    size_t pad = c->width < width ? width - c->width : 0;
 
     if (align == 'r')
         *owed += pad;
@@ -122,26 +162,30 @@ static void print_cell(const struct ms_grid *g,
     }
     ms_buf_printf(out, "%*s", (int)*owed, "");
     if (styled)
-        ms_buf_printf(out, "\033[%sm%s\033[0m", c->style, c->text);
+        ms_buf_printf(out, "\033[%sm%.*s\033[0m", c->style, cut(c, width), c->text);
     else
-        ms_buf_printf(out, "%s", c->text);
+        ms_buf_printf(out, "%.*s", cut(c, width), c->text);
     *owed = align == 'r' ? 0 : pad;
 }
 
 int ms_grid_print(const struct ms_grid *g, struct ms_buf *out)
 {
-    size_t widths[COLUMNS_MAX];
+    struct column columns[COLUMNS_MAX];
     size_t owed = 0;
 
-    measure(g, widths);
+    measure(g, columns);
     for (size_t i = 0; !g->failed && i < g->count; i++) {
-        size_t column = i % g->columns;
-        bool last = column + 1 == g->columns || i + 1 == g->count;
+        size_t at = i % g->columns;
+        bool last = at + 1 == g->columns || i + 1 == g->count;
 
-        print_cell(g, &g->cells[i], widths[column], g->align[column], &owed, out);
-        owed = last ? 0 : owed + GAP;
-        if (last)
-            ms_buf_printf(out, "\n");
+        if (!columns[at].is_hidden) {
+            print_cell(g, &g->cells[i], columns[at].width, g->align[at], &owed, out);
+            owed += GAP;
+        }
+        if (!last)
+            continue;
+        owed = 0;
+        ms_buf_printf(out, "\n");
     }
     return g->failed ? g->failed : out->failed;
 }

@@ -21,8 +21,11 @@ struct ms_grid {
     size_t columns;
     struct ms_grid_cell *cells;
     size_t count, capacity;
-    bool colour; /* styles are printed; false after init */
-    int failed;  /* 0 or -ENOMEM */
+    bool colour;      /* styles are printed; false after init */
+    bool hides_empty; /* columns with nothing below their first row; false after init */
+    size_t room;      /* a line's width at most; 0 after init: any. Text is cut, and
+                         a column to the right of it left out if it does not fit */
+    int failed;       /* 0 or -ENOMEM */
 };
 
 /* `align` says how many columns there are and how each is aligned, e.g. "lrl";

@@ -57,6 +57,30 @@ static void test_terminal_is_safe(void **state)
     check(&g, "a [2Jb c\n");
 }
 
+static void test_narrow(void **state)
+{
+    MS_CLEANUP(ms_grid_finish) struct ms_grid g;
+
+    (void)state;
+    ms_grid_init(&g, "lrlrl");
+    for (int i = 0; i < 5; i++)
+        ms_grid_add(&g, NULL, "T%d", i);
+    ms_grid_add(&g, NULL, "näme");
+    ms_grid_add(&g, NULL, "12");
+    ms_grid_add(&g, NULL, "%s", "");
+    ms_grid_add(&g, NULL, "34567");
+    ms_grid_add(&g, NULL, "text");
+    check(&g, "T0    T1  T2     T3  T4\nnäme  12      34567  text\n");
+    g.hides_empty = true;
+    check(&g, "T0    T1     T3  T4\nnäme  12  34567  text\n");
+    g.room = 18;
+    check(&g, "T0    T1     T3  T\nnäme  12  34567  t\n");
+    g.room = 14; /* a part of a number would be another one; text is cut */
+    check(&g, "T0    T1  T4\nnäme  12  text\n");
+    g.room = 3;
+    check(&g, "T0\nnäm\n");
+}
+
 static void test_styles_only_with_colour(void **state)
 {
     MS_CLEANUP(ms_grid_finish) struct ms_grid g;
@@ -87,6 +111,7 @@ int main(void)
         cmocka_unit_test(test_columns_align),
         cmocka_unit_test(test_width_counts_characters),
         cmocka_unit_test(test_terminal_is_safe),
+        cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_styles_only_with_colour),
         cmocka_unit_test(test_unfinished_row_and_nothing),
     };

@@ -317,6 +317,55 @@ static void test_what_the_engine_does(void **state)
     rig_stop(&rig);
 }
 
+static Muster__Activity *look(struct rig *rig)
+{
+    Muster__Activity *a = ms_server_activity(rig->server);
+
+    assert_non_null(a);
+    return a;
+}
+
+static void test_calls_are_counted(void **state)
+{
+    struct rig rig = {0};
+    struct ms_call *held, *queued;
+    Muster__Activity *a;
+
+    (void)state;
+    rig_start(&rig);
+    a = look(&rig);
+    assert_int_equal(a->doing, MUSTER__DOING__DOING_IDLE);
+    assert_int_equal(a->n_methods, 0);
+    muster__activity__free_unpacked(a, NULL);
+    for (int i = 0; i < 3; i++)
+        rig_expect(rig_call(&rig, "echo", "x"), "x");
+    held = occupy(&rig);
+    queued = rig_call(&rig, "echo", "y");
+    while ((a = look(&rig))->calls_queued == 0)
+        muster__activity__free_unpacked(a, NULL);
+    assert_int_equal(a->doing, MUSTER__DOING__DOING_CALL);
+    assert_string_equal(a->method, "e.hold");
+    assert_int_equal(a->calls_running, 1);
+    assert_int_equal(a->calls_done, 3);
+    assert_int_equal(a->n_methods, 1);
+    assert_string_equal(a->methods[0]->method, "e.echo");
+    assert_int_equal(a->methods[0]->calls, 3);
+    assert_true(a->methods[0]->total_ns > 0);
+    muster__activity__free_unpacked(a, NULL);
+    rig_open(&rig, 1);
+    rig_expect(held, "x");
+    rig_expect(queued, "y");
+    a = look(&rig); /* also before the engine has come back from it */
+    assert_int_equal(a->doing, MUSTER__DOING__DOING_IDLE);
+    assert_int_equal(a->calls_failed, 0);
+    assert_int_equal(a->n_methods, 2);
+    assert_string_equal(a->methods[0]->method, "e.echo"); /* the most called */
+    assert_int_equal(a->methods[0]->calls, 4);
+    assert_int_equal(a->methods[0]->failed, 0);
+    muster__activity__free_unpacked(a, NULL);
+    rig_stop(&rig);
+}
+
 /* Somebody who calls without end does not keep others from being heard. */
 static void *call_without_end(void *arg)
 {
@@ -390,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_health_while_busy),
         cmocka_unit_test(test_control_lane_while_busy),
         cmocka_unit_test(test_what_the_engine_does),
+        cmocka_unit_test(test_calls_are_counted),
         cmocka_unit_test(test_others_are_heard),
         cmocka_unit_test(test_wake_and_timeout),
     };

@@ -59,6 +59,30 @@ def _refuse_device_tensor(tensor: Any) -> None:
         )
 
 
+def _reduce_tensor(tensor: Any) -> Any:
+    """By its numbers, which go out of band; torch itself would put its whole storage into
+    the pickle. Where there is more to a tensor than its numbers: as torch does it."""
+    from muster._data.torch_arrays import array_of, is_plain
+
+    _refuse_device_tensor(tensor)
+    if (
+        tensor.requires_grad
+        or not is_plain(tensor)
+        or tensor.nbytes < BUFFER_MIN
+        or tensor.__dict__
+    ):
+        return NotImplemented
+    return _load_tensor, (array_of(tensor),)
+
+
+def _load_tensor(array: Any) -> Any:
+    """To be written by this process alone: torch has no read-only tensors."""
+    from muster._data.remote_array import private_copy
+    from muster._data.torch_arrays import tensor_of
+
+    return tensor_of(private_copy(array))
+
+
 _PACKAGES = ("muster", "numpy")  # what is theirs is at the other end too
 _by_name: dict[Any, bool] = {}
 
@@ -90,8 +114,11 @@ def _pickler() -> Any:
                 if _goes_by_name(obj):
                     return NotImplemented
                 return super().reducer_override(obj)
-            if _is_tensor_type(cls):
-                _refuse_device_tensor(obj)
+            if not _is_tensor_type(cls):
+                return NotImplemented
+            if cls.__module__ == "torch" and cls.__name__ == "Tensor":
+                return _reduce_tensor(obj)
+            _refuse_device_tensor(obj)
             return NotImplemented
 
     return Pickler

@@ -46,6 +46,7 @@ static struct {
     pid_t pid; /* of the zygote; a spare keeps its parent's */
     struct ms_spares spares;
     bool is_spare;
+    char name[16]; /* of a spare before it was one */
 } side = {.signal_fd = -1};
 
 /* ---- once ------------------------------------------------------------------------ */
@@ -377,25 +378,49 @@ static int wait_as_spare(int fd)
     return 0;
 }
 
+/* Say which request we are about to read: if we die now it is known to be lost. Another may
+ * read it first, then it is ours no more. */
+static int announce(int fd)
+{
+    Muster__ZygoteRequest *m;
+    ssize_t n = recv(fd, side.room, MS_SPAWN_MAX, MSG_PEEK | MSG_DONTWAIT);
+
+    if (n < 0)
+        return -errno;
+    m = muster__zygote_request__unpack(NULL, (size_t)n, side.room);
+    if (m) {
+        ms_spares_take(&side.spares, uid_of(m));
+        muster__zygote_request__free_unpacked(m, NULL);
+    }
+    return 0;
+}
+
+static int take_request(int fd, struct ms_zygote_request *r)
+{
+    int rc = announce(fd);
+
+    if (rc == 0)
+        rc = receive(fd, r);
+    ms_spares_take(&side.spares, rc == 1 ? uid_of(r->message) : 0);
+    return rc;
+}
+
 int ms_zygote_spare(int fd, struct ms_zygote_request *r)
 {
-    int rc = 0;
+    int rc = -EAGAIN;
 
     side.is_spare = true;
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    prctl(PR_GET_NAME, side.name, 0, 0, 0);
     ms_proc_set_name("muster-spare");
-    while (rc == 0) {
+    while (rc == -EAGAIN) {
         if (getppid() != side.pid)
             return 0;
-        rc = receive(fd, r);
-        if (rc == -EAGAIN)
-            rc = wait_as_spare(fd);
-        else if (rc == 1)
-            ms_spares_taken(&side.spares, uid_of(r->message));
-        else
-            return rc;
+        rc = take_request(fd, r);
+        if (rc == -EAGAIN && wait_as_spare(fd) < 0)
+            return 0;
     }
-    return rc;
+    return rc == -ECONNRESET ? 0 : rc;
 }
 
 /* From now on it lives on without its zygote, as any worker. */
@@ -473,6 +498,8 @@ static int be_worker(struct ms_zygote_request *r)
 static int be_zygote(struct ms_zygote_request *r)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (*side.name)
+        ms_proc_set_name(side.name);
     setpgid(0, 0);
     return MS_TAKE_FD(r->fds[0]);
 }

@@ -72,7 +72,7 @@ ask_head(const struct ms_cli *cli, struct ms_job_plan *p, struct nodes *n)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_look(&t, cli, &status);
+    enum ms_exit code = ms_target_look(&t, cli, false, &status);
 
     snprintf(n->whose, sizeof n->whose, "%s", t.who);
     return code ? code : add_running(cli, p, status, &n->count);

@@ -49,7 +49,7 @@ ms_verb_run ms_head_create_run, ms_head_destroy_run, ms_head_restart_run,
     ms_head_hold_port_run, ms_head_drop_port_run;
 /* nodes/, status.h */
 ms_verb_run ms_head_prepare_run, ms_head_read_log_run, ms_head_objects_run,
-    ms_head_status_run;
+    ms_head_status_run, ms_head_activity_run;
 /* place/ */
 ms_verb_run ms_place_group_run, ms_place_wait_run, ms_place_remove_run,
     ms_place_find_run, ms_place_restore_run, ms_place_cluster_run,

@@ -75,22 +75,26 @@ static void do_openapi(const struct rest_ask *ask)
 
 /* ---- routes ---------------------------------------------------------------------- */
 
+#define STATUS(shows)     .show = (shows)
+#define WORKERS(shows)    .show = (shows), .asks_workers = true
+#define OF(list, element) .field = (list), .view = (element)
+
 static const struct rest_route routes[] = {
-    {"metrics", ms_rest_metrics, NULL, NULL, false}, /* the first: it may be open */
-    {"api/v1/health", ms_rest_health, NULL, NULL, true},
-    {"api/v1/version", ms_rest_version, NULL, NULL, false},
-    {"api/v1/openapi.json", do_openapi, NULL, NULL, false},
-    {"api/v1/status", ms_rest_status, NULL, NULL, false},
-    {"api/v1/nodes", ms_rest_list, "nodes", ms_view_node, false},
-    {"api/v1/nodes/*", ms_rest_element, "nodes", ms_view_node, false},
-    {"api/v1/drivers", ms_rest_list, "drivers", ms_view_driver, false},
-    {"api/v1/groups", ms_rest_list, "groups", ms_view_group, false},
-    {"api/v1/clusters", ms_rest_list, "clusters", ms_view_cluster, false},
-    {"api/v1/clusters/*", ms_rest_element, "clusters", ms_view_cluster, false},
-    {"api/v1/clusters/*/workers", ms_rest_workers, "clusters", NULL, false},
-    {"api/v1/clusters/*/workers/*", ms_rest_worker, "clusters", NULL, false},
-    {"api/v1/clusters/*/workers/*/stack", ms_rest_stack, "clusters", NULL, false},
-    {"api/v1/clusters/*/workers/*/logs", ms_rest_logs, "clusters", NULL, false},
+    {"metrics", WORKERS(ms_rest_metrics)}, /* the first: it may be open */
+    {"api/v1/health", .get = ms_rest_health, .is_open = true},
+    {"api/v1/version", .get = ms_rest_version},
+    {"api/v1/openapi.json", .get = do_openapi},
+    {"api/v1/status", STATUS(ms_rest_status)},
+    {"api/v1/nodes", WORKERS(ms_rest_list), OF("nodes", ms_view_node)},
+    {"api/v1/nodes/*", WORKERS(ms_rest_element), OF("nodes", ms_view_node)},
+    {"api/v1/drivers", STATUS(ms_rest_list), OF("drivers", ms_view_driver)},
+    {"api/v1/groups", STATUS(ms_rest_list), OF("groups", ms_view_group)},
+    {"api/v1/clusters", WORKERS(ms_rest_list), OF("clusters", ms_view_cluster)},
+    {"api/v1/clusters/*", WORKERS(ms_rest_element), OF("clusters", ms_view_cluster)},
+    {"api/v1/clusters/*/workers", WORKERS(ms_rest_workers), OF("clusters", NULL)},
+    {"api/v1/clusters/*/workers/*", WORKERS(ms_rest_worker), OF("clusters", NULL)},
+    {"api/v1/clusters/*/workers/*/stack", STATUS(ms_rest_stack), OF("clusters", NULL)},
+    {"api/v1/clusters/*/workers/*/logs", STATUS(ms_rest_logs), OF("clusters", NULL)},
 };
 
 static int hex_of(char c)
@@ -276,7 +280,9 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
     rest->requests++;
     match_init(&m, r);
     ask.route = m.route;
-    if (m.route)
+    if (m.route && m.route->show)
+        ms_rest_look(&ask);
+    else if (m.route)
         m.route->get(&ask);
     else if (m.verb)
         ms_rest_verb(&ask, m.verb);

@@ -1,7 +1,8 @@
 /* rest_impl.h - what the files of the head's HTTP share
  *
  * rest.c         listening, who may, routes
- * rest_read.c    what is read from the Status message, as view.h shows it
+ * rest_look.c    the Status message for a request, also with what workers do
+ * rest_read.c    what is read from it, as view.h shows it
  * rest_verb.c    verbs that have a route of their own (head/ops/verbs.h)
  * rest_worker.c  stack of a worker
  * rest_log.c     its log, here or on another machine
@@ -40,10 +41,12 @@ struct ms_rest {
 /* A path that answers GET; what else there is are verbs (head/ops/verbs.h). */
 struct rest_route {
     const char *path; /* "*" stands for any segment: the first is a name, then a rank */
-    void (*get)(const struct rest_ask *ask);
+    void (*get)(const struct rest_ask *ask); /* NULL: `show` */
     const char *field; /* a list in the Status message, and an element of it as JSON */
     json_t *(*view)(const ProtobufCMessage *m);
     bool is_open; /* without the token */
+    void (*show)(const struct rest_ask *ask, const Muster__Status *s);
+    bool asks_workers; /* what they do */
 };
 
 /* One request; `name` and `rank` are the first and second variable of its path. */
@@ -79,36 +82,37 @@ int64_t ms_rest_number(const struct rest_ask *ask,
                        int64_t least,
                        int64_t most);
 
+/* rest_look.c */
+/* Call `show` of the route, now or when workers have answered. */
+void ms_rest_look(const struct rest_ask *ask);
+
 /* rest_read.c */
 void ms_rest_health(const struct rest_ask *ask);
 void ms_rest_version(const struct rest_ask *ask);
-void ms_rest_status(const struct rest_ask *ask);
-void ms_rest_list(const struct rest_ask *ask);    /* what the route names */
-void ms_rest_element(const struct rest_ask *ask); /* one of it, by its name */
-void ms_rest_workers(const struct rest_ask *ask);
-void ms_rest_worker(const struct rest_ask *ask);
-static inline void ms_rest_cleanup_status(Muster__Status **s)
-{
-    muster__status__free_unpacked(*s, NULL);
-}
+void ms_rest_status(const struct rest_ask *ask, const Muster__Status *s);
+void ms_rest_list(const struct rest_ask *ask,
+                  const Muster__Status *s); /* what the route names */
+void ms_rest_element(const struct rest_ask *ask,
+                     const Muster__Status *s); /* one of it, by its name */
+void ms_rest_workers(const struct rest_ask *ask, const Muster__Status *s);
+void ms_rest_worker(const struct rest_ask *ask, const Muster__Status *s);
 
-/* The status, of which *w is the worker that was asked for; NULL: there is none, and that
- * was answered. */
-Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
-                                    const Muster__WorkerStatus **w);
+/* The worker that was asked for; NULL: there is none, and that was answered. */
+const Muster__WorkerStatus *ms_rest_find_worker(const struct rest_ask *ask,
+                                                const Muster__Status *s);
 
 /* rest_worker.c */
-void ms_rest_stack(const struct rest_ask *ask);
+void ms_rest_stack(const struct rest_ask *ask, const Muster__Status *s);
 void ms_rest_worker_finish(struct ms_rest *rest);
 
 /* rest_log.c */
-void ms_rest_logs(const struct rest_ask *ask);
+void ms_rest_logs(const struct rest_ask *ask, const Muster__Status *s);
 
 /* rest_verb.c */
 void ms_rest_verb(const struct rest_ask *ask, const struct ms_verb *v);
 
 /* metrics.c */
-void ms_rest_metrics(const struct rest_ask *ask);
+void ms_rest_metrics(const struct rest_ask *ask, const Muster__Status *s);
 
 /* doc/openapi.json, with a NUL */
 extern const char ms_rest_openapi[];

@@ -319,16 +319,15 @@ static bool read_since(const struct rest_ask *ask, int64_t *since_ns)
     return false;
 }
 
-void ms_rest_logs(const struct rest_ask *ask)
+void ms_rest_logs(const struct rest_ask *ask, const Muster__Status *s)
 {
     struct lines_wanted want = {
         .most = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX)};
     const Muster__WorkerStatus *w = NULL;
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = NULL;
 
     if (want.most > 0 && read_since(ask, &want.since_ns))
-        s = ms_rest_find_worker(ask, &w);
-    if (!s)
+        w = ms_rest_find_worker(ask, s);
+    if (!w)
         return;
     if (is_here(ask->rest, s, w->node))
         reply_log(ask, w->log_path, &want);

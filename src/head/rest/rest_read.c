@@ -1,22 +1,11 @@
 /* rest_read.c - GET: what is read from the Status message */
-#include "base/cleanup.h"
 #include "head/rest/message_json.h"
 #include "head/rest/rest_impl.h"
-#include "head/status.h"
 #include "head/version.h"
 #include "io/http/text.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static Muster__Status *status_of(const struct rest_ask *ask)
-{
-    Muster__Status *s = ms_head_status_message(ask->rest->head);
-
-    if (!s)
-        ms_http_conn_fail(ask->conn, 503, "out of memory");
-    return s;
-}
 
 void ms_rest_health(const struct rest_ask *ask)
 {
@@ -48,12 +37,9 @@ static json_t *view_status(const Muster__Status *s)
     return out;
 }
 
-void ms_rest_status(const struct rest_ask *ask)
+void ms_rest_status(const struct rest_ask *ask, const Muster__Status *s)
 {
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
-
-    if (s)
-        ms_http_reply_json(ask->conn, 200, view_status(s));
+    ms_http_reply_json(ask->conn, 200, view_status(s));
 }
 
 /* ---- lists of the status ------------------------------------------------------------ */
@@ -78,7 +64,7 @@ static const ProtobufCMessage *find(const struct rest_ask *ask, const Muster__St
 {
     const char *field = ask->route->field;
     size_t count = 0;
-    ProtobufCMessage **list = s ? list_of(s, field, &count) : NULL;
+    ProtobufCMessage **list = list_of(s, field, &count);
     char text[MS_NAME_MAX + 64];
 
     for (size_t i = 0; i < count; i++) {
@@ -93,29 +79,23 @@ static const ProtobufCMessage *find(const struct rest_ask *ask, const Muster__St
              (int)strlen(field) - 1,
              field,
              ask->name);
-    if (s)
-        ms_http_conn_fail(ask->conn, 404, text);
+    ms_http_conn_fail(ask->conn, 404, text);
     return NULL;
 }
 
-void ms_rest_list(const struct rest_ask *ask)
+void ms_rest_list(const struct rest_ask *ask, const Muster__Status *s)
 {
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
-    json_t *all = s ? json_array() : NULL;
-    ProtobufCMessage **list;
+    json_t *all = json_array();
     size_t count;
+    ProtobufCMessage **list = list_of(s, ask->route->field, &count);
 
-    if (!s)
-        return;
-    list = list_of(s, ask->route->field, &count);
     for (size_t i = 0; i < count; i++)
         json_array_append_new(all, ask->route->view(list[i]));
     ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", ask->route->field, all));
 }
 
-void ms_rest_element(const struct rest_ask *ask)
+void ms_rest_element(const struct rest_ask *ask, const Muster__Status *s)
 {
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
     const ProtobufCMessage *m = find(ask, s);
 
     if (m)
@@ -124,9 +104,8 @@ void ms_rest_element(const struct rest_ask *ask)
 
 /* ---- workers ------------------------------------------------------------------------ */
 
-void ms_rest_workers(const struct rest_ask *ask)
+void ms_rest_workers(const struct rest_ask *ask, const Muster__Status *s)
 {
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
     const Muster__ClusterStatus *c = (const Muster__ClusterStatus *)find(ask, s);
     json_t *list = c ? json_array() : NULL;
 
@@ -136,10 +115,9 @@ void ms_rest_workers(const struct rest_ask *ask)
         ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "workers", list));
 }
 
-Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
-                                    const Muster__WorkerStatus **w)
+const Muster__WorkerStatus *ms_rest_find_worker(const struct rest_ask *ask,
+                                                const Muster__Status *s)
 {
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
     const Muster__ClusterStatus *c = (const Muster__ClusterStatus *)find(ask, s);
     uint64_t rank;
 
@@ -147,19 +125,16 @@ Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
         return NULL;
     if (ms_http_parse_decimal(ask->rank, &rank))
         for (size_t i = 0; i < c->n_workers; i++)
-            if (c->workers[i]->rank == rank) {
-                *w = c->workers[i];
-                return MS_TAKE(s);
-            }
+            if (c->workers[i]->rank == rank)
+                return c->workers[i];
     ms_http_conn_fail(ask->conn, 404, "the cluster has no worker of this rank");
     return NULL;
 }
 
-void ms_rest_worker(const struct rest_ask *ask)
+void ms_rest_worker(const struct rest_ask *ask, const Muster__Status *s)
 {
-    const Muster__WorkerStatus *w = NULL;
-    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = ms_rest_find_worker(ask, &w);
+    const Muster__WorkerStatus *w = ms_rest_find_worker(ask, s);
 
-    if (s)
+    if (w)
         ms_http_reply_json(ask->conn, 200, ms_view_worker(ask->name, w));
 }

@@ -119,15 +119,13 @@ stack_begin(struct stack *s, const Muster__WorkerStatus *w, const char *label)
     return 0;
 }
 
-void ms_rest_stack(const struct rest_ask *ask)
+void ms_rest_stack(const struct rest_ask *ask, const Muster__Status *status)
 {
-    const Muster__WorkerStatus *w = NULL;
-    MS_CLEANUP(ms_rest_cleanup_status)
-    Muster__Status *status = ms_rest_find_worker(ask, &w);
+    const Muster__WorkerStatus *w = ms_rest_find_worker(ask, status);
     char label[2 * MS_NAME_MAX + 16];
     struct stack *s;
 
-    if (!status)
+    if (!w)
         return;
     if (w->state != MUSTER__WORKER_STATE__WORKER_RUNNING) {
         ms_http_conn_fail(ask->conn, 409, "the worker does not run");

@@ -34,6 +34,21 @@ const char *ms_view_node_word(const Muster__NodeStatus *n)
     return n->suspect ? "suspect" : "alive";
 }
 
+const char *ms_view_doing_word(Muster__Doing doing)
+{
+    static const char *const words[] = {
+        [MUSTER__DOING__DOING_UNKNOWN] = "unknown",
+        [MUSTER__DOING__DOING_STARTING] = "starting",
+        [MUSTER__DOING__DOING_CONSTRUCTING] = "constructing",
+        [MUSTER__DOING__DOING_IDLE] = "idle",
+        [MUSTER__DOING__DOING_CALL] = "busy",
+        [MUSTER__DOING__DOING_SILENT] = "silent",
+        [MUSTER__DOING__DOING_STOPPED] = "stopped",
+    };
+
+    return words[(size_t)doing < MS_COUNT(words) ? (size_t)doing : 0];
+}
+
 static json_t *resources_json(const Muster__NodeShape *s)
 {
     json_t *map = json_object();
@@ -54,6 +69,18 @@ static json_t *devices_json(const Muster__NodeShape *s)
     return list;
 }
 
+static json_t *store_json(const Muster__StoreStats *s)
+{
+    json_t *out = ms_message_print_fields(
+        &s->base,
+        "node_name=node limit used committed object_count=objects spilled "
+        "spill_dir=spill spill_limit why");
+
+    if (!s->why[0])
+        json_object_set_new(out, "why", json_null());
+    return out;
+}
+
 json_t *ms_view_node(const ProtobufCMessage *node)
 {
     const Muster__NodeStatus *n = (const Muster__NodeStatus *)node;
@@ -64,6 +91,29 @@ json_t *ms_view_node(const ProtobufCMessage *node)
     json_object_set_new(out, "state", json_string(ms_view_node_word(n)));
     json_object_set_new(out, "devices", devices_json(n->shape));
     json_object_set_new(out, "resources", resources_json(n->shape));
+    json_object_set_new(out, "store", n->store ? store_json(n->store) : json_null());
+    return out;
+}
+
+/* null: it has ended, or its node does not answer. */
+static json_t *activity_json(const Muster__Activity *a)
+{
+    json_t *out, *fields;
+
+    if (!a)
+        return json_null();
+    out = MS_JSON({"doing", json_string(ms_view_doing_word(a->doing))});
+    fields = ms_message_print_fields(
+        &a->base,
+        "for_ns=for_s method calls_running calls_queued calls_done calls_failed memory "
+        "cpu_ns=cpu_s device_memory methods(method calls failed total_ns=total_s "
+        "took)");
+    json_object_update(out, fields);
+    json_decref(fields);
+    if (!a->method[0])
+        json_object_set_new(out, "method", json_null());
+    if (!a->has_device_memory)
+        json_object_set_new(out, "device_memory", json_null());
     return out;
 }
 
@@ -77,6 +127,7 @@ json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w)
     json_object_set_new(out, "cluster", ms_json_string(cluster));
     json_object_set_new(out, "uid", id_json(w->uid));
     json_object_set_new(out, "state", json_string(ms_view_worker_word(w->state)));
+    json_object_set_new(out, "activity", activity_json(w->activity));
     return out;
 }
 
@@ -124,6 +175,32 @@ json_t *ms_view_group(const ProtobufCMessage *group)
 
     json_object_set_new(out, "state", json_string(ms_view_group_word(g->state)));
     json_object_set_new(out, "driver", id_json(g->driver));
+    return out;
+}
+
+/* ---- the whole -------------------------------------------------------------------- */
+
+json_t *ms_view_status(const Muster__Status *s)
+{
+    json_t *out = ms_message_print_fields(
+        &s->base,
+        "session session_dir is_daemon driver_pid version addresses http_address");
+    json_t *nodes = json_array(), *drivers = json_array();
+    json_t *groups = json_array(), *clusters = json_array();
+
+    for (size_t i = 0; i < s->n_nodes; i++)
+        json_array_append_new(nodes, ms_view_node(&s->nodes[i]->base));
+    for (size_t i = 0; i < s->n_drivers; i++)
+        json_array_append_new(drivers, ms_view_driver(&s->drivers[i]->base));
+    for (size_t i = 0; i < s->n_groups; i++)
+        json_array_append_new(groups, ms_view_group(&s->groups[i]->base));
+    for (size_t i = 0; i < s->n_clusters; i++)
+        json_array_append_new(clusters, ms_view_cluster(&s->clusters[i]->base));
+    json_object_set_new(out, "uptime_ns", json_integer((json_int_t)s->uptime_ns));
+    json_object_set_new(out, "nodes", nodes);
+    json_object_set_new(out, "drivers", drivers);
+    json_object_set_new(out, "groups", groups);
+    json_object_set_new(out, "clusters", clusters);
     return out;
 }
 
@@ -231,18 +308,6 @@ json_t *ms_view_objects(const Muster__Objects *all)
         json_array_append_new(list, object_json(&sorted[i]));
     free(sorted);
     return list;
-}
-
-static json_t *store_json(const Muster__StoreStats *s)
-{
-    json_t *out = ms_message_print_fields(
-        &s->base,
-        "node_name=node limit used committed object_count=objects spilled "
-        "spill_dir=spill spill_limit why");
-
-    if (!s->why[0])
-        json_object_set_new(out, "why", json_null());
-    return out;
 }
 
 json_t *ms_view_all_objects(const ProtobufCMessage *all)

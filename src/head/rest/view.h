@@ -16,12 +16,16 @@ json_t *ms_view_group(const ProtobufCMessage *group);
 json_t *ms_view_driver(const ProtobufCMessage *driver);
 json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w);
 
+/* All of a status, as `muster status --json` and muster.status() have it. */
+json_t *ms_view_status(const Muster__Status *s);
+
 /* A KvEntry; null: there is none. The keys of a KvEvents, without their values. */
 json_t *ms_view_kv_entry(const ProtobufCMessage *entry);
 json_t *ms_view_kv_keys(const ProtobufCMessage *events);
 
 const char *ms_view_node_word(const Muster__NodeStatus *n);
 const char *ms_view_worker_word(Muster__WorkerState state);
+const char *ms_view_doing_word(Muster__Doing doing);
 const char *ms_view_group_word(Muster__GroupState state);
 
 /* ---- objects of all stores --------------------------------------------------------- */

@@ -23,7 +23,8 @@ struct rig {
     struct ms_http_server server;
     int fd; /* the client's end */
     struct ms_http_conn *waiting;
-    int requests, gone;
+    int requests, gone, made_ends;
+    size_t made;
     char path[64], body[64];
     struct ms_buf got;
 };
@@ -43,6 +44,27 @@ static int on_head(void *arg,
     return 0;
 }
 
+enum { MADE = (3 << 20) + 1, MADE_AT_ONCE = 1000 };
+
+/* Of a body that is made while it is sent, in odd pieces. */
+static size_t read_made(void *arg, uint8_t *out, size_t room)
+{
+    struct rig *rig = arg;
+    size_t n = room < MADE_AT_ONCE ? room : MADE_AT_ONCE;
+
+    assert_int_equal(rig->made_ends, 0);
+    rig->made += n;
+    memset(out, rig->made == MADE ? '!' : 'x', n);
+    return n;
+}
+
+static void end_made(void *arg)
+{
+    struct rig *rig = arg;
+
+    rig->made_ends++;
+}
+
 static void
 on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 {
@@ -57,6 +79,14 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
     if (strcmp(r->path, "/later") == 0) {
         rig->waiting = c;
         ms_http_conn_set_tag(c, rig);
+        return;
+    }
+    if (strcmp(r->path, "/made") == 0) {
+        ms_http_conn_reply_from(c,
+                                200,
+                                "text/plain",
+                                MADE,
+                                &(struct ms_http_source){read_made, end_made, rig});
         return;
     }
     if (strcmp(r->path, "/big") == 0) {
@@ -427,9 +457,46 @@ static void test_too_many_connections(void **state)
     rig_stop(&rig);
 }
 
+static void test_a_body_that_is_made(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_start(&rig);
+    rig_connect(&rig, "GET /made HTTP/1.1\r\n" HOST "\r\n" GET);
+    assert_true(rig.made < MADE); /* nobody has read any of it */
+    assert_int_equal(rig.requests, 1);
+    rig_expect(&rig, "!HTTP/1.1 200 OK"); /* of what was asked behind it */
+    assert_int_equal(rig.made, MADE);
+    assert_int_equal(rig.made_ends, 1);
+    rig_send(&rig, "HEAD /made HTTP/1.1\r\n" HOST "\r\n");
+    rig_expect(&rig, "Content-Length: 3145729\r\n\r\n");
+    assert_int_equal(rig.made, MADE);
+    assert_int_equal(rig.made_ends, 2);
+    rig_stop(&rig);
+}
+
+static void test_nobody_reads_a_body_that_is_made(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_start(&rig);
+    rig_connect(&rig, "GET /made HTTP/1.1\r\n" HOST "\r\n");
+    assert_int_equal(rig.made_ends, 0);
+    close(rig.fd);
+    rig.fd = -1;
+    while (rig.server.count)
+        ms_loop_run_once(rig.loop, true);
+    assert_int_equal(rig.made_ends, 1);
+    rig_stop(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_body_that_is_made),
+        cmocka_unit_test(test_nobody_reads_a_body_that_is_made),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_the_oldest_stranger_is_cut),
         cmocka_unit_test(test_a_request_that_was_there_at_once),

@@ -75,6 +75,7 @@ static uint32_t this_core(void)
 static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_ns)
 {
     s->running = r;
+    s->has_run = r;
     s->busy_since_ns = now_ns;
     s->spin_next = r && (r->flags & MS_FRAME_SPIN);
     s->caller_core = s->spin_next ? r->core : 0;
@@ -245,6 +246,8 @@ int ms_server_engine_next(struct ms_server *s,
     pthread_mutex_lock(&s->lock);
     if (now_ns - s->busy_since_ns > AWAY_NS)
         s->turn++;
+    if (s->has_run)
+        ms_activity_back(s, now_ns);
     s->busy_since_ns = 0;
     for (;;) {
         struct ms_request *r = NULL;
@@ -297,26 +300,4 @@ void ms_server_engine_stop(struct ms_server *s)
 int ms_server_engine_wake_fd(const struct ms_server *s)
 {
     return s->wake_write;
-}
-
-bool ms_server_engine_running(struct ms_server *s,
-                              char *name,
-                              size_t room,
-                              int64_t *since_ns,
-                              uint64_t *queued,
-                              uint64_t *done)
-{
-    const struct ms_request *r;
-    MS_LOCK(&s->lock);
-
-    r = s->running;
-    *since_ns = s->busy_since_ns;
-    *queued = atomic_load(&s->queued);
-    *done = s->calls_done;
-    name[0] = 0;
-    if (r && r->method)
-        snprintf(name, room, "%s.%s", r->method->engine, r->method->name);
-    else if (r)
-        snprintf(name, room, "operation %u", r->op);
-    return r;
 }

@@ -170,12 +170,12 @@ int ms_request_fail_locked(struct ms_request *r,
 /* ---- the handler's side ---------------------------------------------------------- */
 
 /* The handler's last touch: unlock, and free the server if it only waited for us. */
-static void handed_back(struct ms_request *r)
+static void handed_back(struct ms_request *r, bool failed)
 {
     struct ms_server *s = r->server;
 
-    if (s->running == r)
-        s->running = NULL;
+    if (ms_request_is_for_engine(r))
+        ms_activity_ended(r, failed);
     s->calls_done++;
     ms_list_remove(&r->queue_link);
     ms_request_unref_locked(r);
@@ -192,6 +192,15 @@ static const char *dropped(const struct ms_request *r, Muster__Failure__Kind *ki
     *kind =
         r->expired ? MUSTER__FAILURE__KIND__DEADLINE : MUSTER__FAILURE__KIND__CANCELLED;
     return r->cancelled ? "its result was dropped" : NULL;
+}
+
+/* What comes by HTTP is answered with a status before the body, also where that says that
+ * it failed. */
+static bool
+is_http_failure(const struct ms_request *r, const struct iovec *iov, int count)
+{
+    return r->op == MS_OP_HTTP_CALL && count > 0 && iov[0].iov_len > 0 &&
+           *(const char *)iov[0].iov_base != '2';
 }
 
 static int finish(struct ms_request *r,
@@ -215,7 +224,7 @@ static int finish(struct ms_request *r,
     if (rc < 0 && r->state != MS_REQUEST_DONE)
         ms_request_fail_locked(
             r, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory to keep the reply");
-    handed_back(r);
+    handed_back(r, kind == MS_KIND_ERROR || is_http_failure(r, iov, count));
     return rc;
 }
 

@@ -305,6 +305,7 @@ struct ms_request *ms_request_pop(struct ms_request *r, int64_t now_ns)
 {
     ms_request_unqueue(r);
     if (r->deadline_ns > now_ns) {
+        r->begun_ns = now_ns;
         ms_server_hand_out(r->server, r, &r->server->handed);
         return r;
     }

@@ -185,6 +185,7 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     ms_net_init(&s->net, o->secret, o->tls);
     s->refs = 1;
     s->timer_ns = MS_NEVER;
+    s->idle_since_ns = ms_now_ns();
     s->todo_fd = -1;
     s->lane_fd = s->tick_fd = s->long_fd = s->wake_read = s->wake_write = -1;
     pthread_mutex_init(&s->lock, NULL);

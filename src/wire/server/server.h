@@ -47,10 +47,24 @@ struct ms_ledger;
 struct ms_link;
 struct sockaddr_storage;
 
+/* The calls of a method that have run. `took` counts those that took at most so many
+ * milliseconds, each in the first that fits; the last count is of those that took longer. */
+#define MS_CALL_TIMES_MS                                                               \
+    {                                                                                  \
+        0.1, 1, 10, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000                 \
+    }
+enum { MS_CALL_TIMES = 12 };
+
+struct ms_method_calls {
+    uint64_t failed, total_ns;
+    uint64_t took[MS_CALL_TIMES];
+};
+
 /* An interned method; one per (engine, name) and server, never freed before it. */
 struct ms_method {
     uint32_t index; /* 0, 1, 2, ... */
     char *engine, *name;
+    struct ms_method_calls calls; /* under the server's lock */
 };
 
 /* How a submitted request ended: MS_KIND_REPLY or MS_KIND_ERROR (a packed Failure; empty
@@ -104,6 +118,7 @@ struct ms_request {
     uint8_t *memory;            /* malloc'd block behind body */
     struct ms_stream stream;
     uint32_t core;         /* of the caller, + 1 */
+    int64_t begun_ns;      /* when the engine took it */
     bool expired;          /* cancelled by its deadline */
     bool streamed;         /* the handler sends items */
     bool stream_lost;      /* and their connection broke */
@@ -204,6 +219,11 @@ bool ms_server_engine_running(struct ms_server *s,
                               int64_t *since_ns,
                               uint64_t *queued,
                               uint64_t *done);
+
+/* The same with all that was counted: what the engine does, for how long, and its methods;
+ * uid and memory are not set. Freed with muster__activity__free_unpacked. NULL: out of
+ * memory. Any thread. */
+Muster__Activity *ms_server_activity(struct ms_server *s);
 
 /* ---- requests that came by another way than a connection of ours ------------------- */
 

@@ -9,6 +9,7 @@
  * request.c  calls that arrive: at most once, in order
  * reply.c    answers and streams
  * submit.c   requests that came by another way
+ * activity.c what the engine does and has done, for those who look
  *
  * One lock guards everything below but the reading half of a connection, which
  * belongs to the thread that set `reading`. A connection is destroyed on the loop's
@@ -141,7 +142,13 @@ struct ms_server {
     _Atomic bool stopping;
     struct ms_request *running;
     int64_t busy_since_ns; /* 0: idle */
-    uint64_t turn;         /* how often it came back after more than a moment */
+    int64_t idle_since_ns; /* when it was last done with a request */
+    bool has_run;          /* a request, since it came last; among these it counts: */
+    struct ms_method_calls *ended; /* NULL: it is no call */
+    bool ended_failed;
+    struct ms_method_calls
+        http_calls; /* which methods they name only the engine knows */
+    uint64_t turn;  /* how often it came back after more than a moment */
     uint64_t calls_done;
 };
 
@@ -212,6 +219,13 @@ void ms_lane_await_long(struct ms_server *s);
 /* What was read from `sc` (NULL: something else) made something ready: wake the engine, if it
  * sleeps. */
 void ms_engine_wake(struct ms_server *s, const struct ms_server_conn *sc);
+
+/* activity.c; all with the lock held */
+/* A request of the engine is over; `failed`: its handler said so. The end of one that the
+ * engine's own thread had is the next time at which that reads the clock. */
+void ms_activity_ended(struct ms_request *r, bool failed);
+/* The engine's thread has come back from what it had. */
+void ms_activity_back(struct ms_server *s, int64_t now_ns);
 
 /* submit.c; all with the lock held */
 void ms_submit_init(struct ms_server *s);

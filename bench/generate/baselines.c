@@ -1,0 +1,296 @@
+/* baselines.c - round robin, least loaded, sticky ones, Seer-like, TailSieve-like, oracles */
+#include "baselines.h"
+
+#include "base/cleanup.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint32_t true_length(const struct ms_scheduler *s,
+                            const struct ms_gen_request *q)
+{
+    const struct ms_gen_group *g = ms_group_at(s, q->group);
+
+    return sim_now->requests[(g->id - 1) * sim_now->samples + q->seq].length;
+}
+
+static bool is_open(const struct ms_scheduler *s, uint32_t replica)
+{
+    return replica < s->replica_count && s->replicas[replica].state == MS_REPLICA_OPEN;
+}
+
+/* Where a sibling of the same group went first; MS_NOWHERE: it is the first. */
+static uint32_t of_siblings(const struct ms_scheduler *s,
+                            const struct ms_gen_request *q)
+{
+    uint32_t i = ms_group_at(s, q->group)->first;
+
+    for (; i != MS_NONE; i = ms_request_at(s, i)->next)
+        if (ms_request_at(s, i)->attempt > 0 &&
+            is_open(s, ms_request_at(s, i)->replica))
+            return ms_request_at(s, i)->replica;
+    return MS_NOWHERE;
+}
+
+/* Group g to replica g mod R, as batches are divided over data-parallel ranks. */
+static uint32_t place_round_robin(struct ms_scheduler *s,
+                                  const struct ms_gen_request *q)
+{
+    uint64_t g = ms_group_at(s, q->group)->id - 1;
+
+    for (uint32_t i = 0; i < s->replica_count; i++) {
+        uint32_t to = (uint32_t)((g + i) % s->replica_count);
+
+        if (is_open(s, to))
+            return to;
+    }
+    return MS_NOWHERE;
+}
+
+static uint32_t place_least(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    (void)q;
+    return ms_place_fewest(s, 0);
+}
+
+/* verl: fewest in flight when it is sent, the first of equals; a session stays for ever. */
+static uint32_t place_verl(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    uint32_t best = MS_NOWHERE;
+
+    if (is_open(s, q->replica))
+        return q->replica;
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        if (is_open(s, i) && (best == MS_NOWHERE ||
+                              s->replicas[i].in_flight < s->replicas[best].in_flight))
+            best = i;
+    return best;
+}
+
+static uint32_t place_sticky_least(struct ms_scheduler *s,
+                                   const struct ms_gen_request *q)
+{
+    return is_open(s, q->replica) ? q->replica : ms_place_fewest(s, 0);
+}
+
+/* ROLL: the first of a prompt goes to the least loaded rank below 128, the others wait for
+ * that rank. */
+static uint32_t place_roll(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    enum { MAX_RUNNING = 128 };
+    uint32_t to = of_siblings(s, q);
+
+    if (to == MS_NOWHERE)
+        to = ms_place_fewest(s, 0);
+    return to != MS_NOWHERE && s->replicas[to].in_flight < MAX_RUNNING ? to
+                                                                       : MS_NOWHERE;
+}
+
+/* sglang's cache_aware, 32 / 1.1: siblings share their prompt, so they match. */
+static uint32_t place_cache_aware(struct ms_scheduler *s,
+                                  const struct ms_gen_request *q)
+{
+    uint32_t most = 0, least = UINT32_MAX, warm = of_siblings(s, q);
+
+    for (uint32_t i = 0; i < s->replica_count; i++) {
+        uint32_t n = s->replicas[i].in_flight;
+
+        if (!is_open(s, i))
+            continue;
+        most = n > most ? n : most;
+        least = n < least ? n : least;
+    }
+    if (warm == MS_NOWHERE && is_open(s, q->replica))
+        warm = q->replica;
+    if (warm == MS_NOWHERE || (most - least > 32 && most > 1.1 * least))
+        return ms_place_fewest(s, 0);
+    return warm;
+}
+
+/* Seer: one probe of each group, shortest first; then the group's longest finished sample,
+ * longest first, the cap where there is none. Divided, to the most free cache. */
+static float rank_seer(const struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    uint32_t longest = 0;
+
+    if (q->seq == 0)
+        return -1e9F + (float)q->generated;
+    for (uint32_t i = g->first; i != MS_NONE; i = ms_request_at(s, i)->next)
+        if (ms_request_at(s, i)->state == MS_REQUEST_DONE &&
+            ms_request_at(s, i)->generated > longest)
+            longest = ms_request_at(s, i)->generated;
+    return -(float)(longest > 0 ? longest : q->max_new);
+}
+
+static uint32_t place_seer(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    uint32_t best = MS_NOWHERE, need = q->prompt + q->generated + 2048;
+
+    if (sim_now->kv == 0)
+        return ms_place_fewest(s, 0);
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        if (ms_replica_has_room(&s->replicas[i], need) &&
+            (best == MS_NOWHERE || s->replicas[i].kv < s->replicas[best].kv))
+            best = i;
+    return best;
+}
+
+static uint32_t reserve_chunk(const struct ms_scheduler *s,
+                              const struct ms_gen_request *q)
+{
+    (void)s;
+    (void)q;
+    return 2048;
+}
+
+/* ---- plans at the start ------------------------------------------------------------ */
+
+/* Requests by length, cut into runs so that the longest a * max + beta * sum is least: the
+ * long ones share a replica with few others. */
+static double plan_length(const struct ms_scheduler *s, uint32_t i, bool oracle)
+{
+    const struct ms_gen_request *q = ms_request_at(s, i);
+
+    if (oracle)
+        return true_length(s, q);
+    return ms_length_remaining(ms_group_at(s, q->group)->guess, 0, q->max_new);
+}
+
+struct planned {
+    double length;
+    uint32_t request;
+};
+
+static int longest_first(const void *a, const void *b)
+{
+    double x = ((const struct planned *)a)->length,
+           y = ((const struct planned *)b)->length;
+
+    return x > y ? -1 : x < y;
+}
+
+static uint32_t runs_within(const struct planned *p, size_t n, double limit)
+{
+    uint32_t runs = 0;
+    double sum = 0, first = 0;
+    uint32_t in = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (runs == 0 ||
+            sim_now->a * first + sim_now->beta * (sum + p[i].length) > limit ||
+            in >= sim_now->slots) {
+            runs++;
+            first = p[i].length;
+            sum = 0;
+            in = 0;
+        }
+        sum += p[i].length;
+        in++;
+    }
+    return runs;
+}
+
+static void
+assign(struct ms_scheduler *s, const struct planned *p, size_t n, double limit)
+{
+    uint32_t run = MS_NOWHERE, in = 0;
+    double sum = 0, first = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (run == MS_NOWHERE ||
+            sim_now->a * first + sim_now->beta * (sum + p[i].length) > limit ||
+            in >= sim_now->slots) {
+            run++;
+            first = p[i].length;
+            sum = 0;
+            in = 0;
+        }
+        sum += p[i].length;
+        in++;
+        ms_request_at(s, p[i].request)->replica =
+            run < s->replica_count ? run : (uint32_t)s->replica_count - 1;
+    }
+}
+
+static void plan(struct ms_scheduler *s, bool oracle)
+{
+    size_t n = s->queue.count;
+    MS_CLEANUP(ms_cleanup_free) struct planned *p = calloc(n, sizeof *p);
+    double low = 0, high = 1e6;
+
+    for (size_t i = 0; i < n; i++)
+        p[i] = (struct planned){plan_length(s, s->queue.at[i].index, oracle),
+                                s->queue.at[i].index};
+    qsort(p, n, sizeof *p, longest_first);
+    for (int i = 0; i < 60; i++) {
+        double at = (low + high) / 2;
+
+        *(runs_within(p, n, at) <= s->replica_count ? &high : &low) = at;
+    }
+    assign(s, p, n, high);
+}
+
+static uint32_t
+place_planned(struct ms_scheduler *s, const struct ms_gen_request *q, bool oracle)
+{
+    bool fits =
+        sim_now->groups * sim_now->samples <= sim_now->replicas * sim_now->slots;
+
+    if (fits && s->stats.sent == 0)
+        plan(s, oracle);
+    if (fits && q->attempt == 0 && ms_replica_has_room(&s->replicas[q->replica], 0))
+        return q->replica;
+    return ms_place_fewest(s, q->prompt + q->generated);
+}
+
+static uint32_t place_tailsieve(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    return place_planned(s, q, false);
+}
+
+static uint32_t place_oracle(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    return place_planned(s, q, true);
+}
+
+static float rank_oracle(const struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    return -(float)true_length(s, q);
+}
+
+static uint32_t place_fits(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    return ms_place_fewest(s, q->prompt + q->generated);
+}
+
+static const struct ms_policy
+    round_robin = {"rr", NULL, place_round_robin, NULL, NULL},
+    least = {"least", NULL, place_least, NULL, NULL},
+    verl = {"verl", NULL, place_verl, NULL, NULL},
+    roll = {"roll", NULL, place_roll, NULL, NULL},
+    cache = {"cache_aware", NULL, place_cache_aware, NULL, NULL},
+    sticky = {"sticky", NULL, place_sticky_least, NULL, NULL},
+    seer = {"seer", rank_seer, place_seer, NULL, reserve_chunk},
+    tailsieve = {"tailsieve", NULL, place_tailsieve, NULL, NULL},
+    lpt = {"lpt", rank_oracle, place_fits, NULL, NULL},
+    tail = {"tail", rank_oracle, place_oracle, NULL, NULL};
+
+const struct baseline baselines[] = {
+    {"round robin", &round_robin, .engine_queue = true},
+    {"least loaded", &least, .engine_queue = true},
+    {"verl sticky", &verl, .engine_queue = true},
+    {"ROLL PromptAffinity", &roll, .engine_queue = true},
+    {"sglang cache_aware", &cache, .engine_queue = true},
+    {"sticky least loaded", &sticky, .engine_queue = true},
+    {"Seer-like", &seer, .chunk = 2048, .progress = true, .cold = true},
+    {"TailSieve-like", &tailsieve, .engine_queue = false},
+    {"global FIFO", &ms_policy_fifo, .engine_queue = false},
+    {"longest, cold", &ms_policy_longest, .cold = true, .progress = true},
+    {"longest", &ms_policy_longest, .progress = true},
+    {"Muster, cold", &ms_policy_auto, .cold = true, .progress = true, .rebalance = 2},
+    {"Muster", &ms_policy_auto, .progress = true, .rebalance = 2},
+    {"oracle longest first", &lpt, .engine_queue = false},
+    {"oracle plan", &tail, .only_fits = true},
+};
+const int baseline_count = MS_COUNT(baselines);

@@ -1,0 +1,73 @@
+/* sim.h - simulated engines under the real scheduler
+ *
+ * A replica decodes its batch of b requests with one token each per step of a + b * beta
+ * seconds, runs at most `slots` at once, and holds at most `kv` tokens of cache: what
+ * does not fit waits in the engine's own queue, and at overflow the request that came last is
+ * preempted and computed anew later. Prefill (also of what resumes on another replica)
+ * stalls the batch by `prefill` seconds a token, less what the engine still has of it.
+ *
+ * The engine knows each request's length; the scheduler is told only what engines report.
+ */
+#ifndef BENCH_GENERATE_SIM_H
+#define BENCH_GENERATE_SIM_H
+
+#include "generate/policy.h"
+#include "generate/scheduler.h"
+
+struct sim_request {
+    uint32_t length, prompt;
+    double arrives; /* s */
+};
+
+/* What is run: requests in groups, on replicas, with what happens to them. */
+struct sim_case {
+    const char *name;
+    uint32_t groups, samples; /* requests[group * samples + seq] */
+    struct sim_request *requests;
+    uint64_t *keys; /* of prompts */
+    uint32_t replicas, slots, max_new;
+    uint64_t kv;
+    double a, beta, prefill;
+    /* multi-turn: sessions of `turns` groups each, the next one `tool` seconds after the
+     * last; 0: no sessions */
+    uint32_t turns;
+    double tool;
+    /* faults */
+    double lose_at;       /* s: a replica dies; 0: none */
+    double hang;          /* share of first attempts that never move */
+    double weights_every; /* s: new weights, a barrier of `weights_take`; 0: none */
+    double weights_take;
+};
+
+struct sim_setup {
+    const struct ms_policy *policy;
+    bool engine_queue; /* the policy sends without limit: engines queue */
+    uint32_t chunk;
+    double rebalance; /* s; 0: nothing moves */
+    bool warm;        /* earlier steps have shown how long steps take */
+    bool progress;    /* requests' progress is reported */
+    struct ms_lengths *lengths;
+    uint64_t seed;
+};
+
+struct sim_result {
+    double makespan, mean, p99; /* s; of groups, from arrival to end */
+    uint64_t preempted, moved, sent, events;
+    double reprefill; /* s, of all replicas */
+    double scheduler; /* s of CPU in the scheduler */
+};
+
+/* The case that runs, for policies that know more than they should (oracles). */
+extern const struct sim_case *sim_now;
+
+int sim_run(const struct sim_case *c,
+            const struct sim_setup *setup,
+            struct sim_result *out);
+
+/* The speed of the scheduler alone (speed.c). 0 or -1. */
+int speed_run(void);
+
+/* No schedule is shorter. */
+double sim_bound(const struct sim_case *c);
+
+#endif

@@ -1,0 +1,166 @@
+"""A worker that is a command of its own beside another one, and speaks AReaL's HTTP."""
+
+# `fork_workers(..., command="package.module")`: AReaL's proxy servers are such. They know
+# nothing of Muster, so calls to them are AReaL's requests. A request that may have run is
+# never sent again.
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from areal.infra.rpc.serialization import (  # type: ignore[import-not-found]
+    deserialize_value,
+    serialize_value,
+)
+from areal.infra.utils.launcher import get_env_vars  # type: ignore[import-not-found]
+
+from muster.areal.shards import localize, use_store
+from muster.errors import ClusterError, DeadlineExceeded, WorkerUnreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+    from typing import Any
+
+READY_S = 60.0  # for a command to answer /health
+_POLL_S = 0.05  # a port that nobody listens on yet gives no event
+_ASK_S = 30.0
+_CALLS_MAX = 64  # under way in one process
+
+
+class HttpError(ClusterError):
+    """The command has answered with a status that is no success."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def ask(
+    address: tuple[str, int], path: str, body: Any, timeout: float, token: str = ""
+) -> Any:
+    """The JSON that is answered to a POST, or to a GET where `body` is None."""
+    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        data = None if body is None else json.dumps(body)
+        connection.request("GET" if body is None else "POST", path, data, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    except TimeoutError:
+        raise DeadlineExceeded(f"{path} has not answered within {timeout} s") from None
+    except (OSError, http.client.HTTPException) as e:
+        raise WorkerUnreachable(f"{address[0]}:{address[1]}{path}: {e}") from None
+    finally:
+        connection.close()
+    try:
+        told = json.loads(content)
+    except ValueError:
+        told = {"error": content.decode(errors="replace")}
+    if answer.status != http.HTTPStatus.OK:
+        raise HttpError(answer.status, str(told.get("error") or told))
+    return told
+
+
+class PendingRequest:
+    """A request on a thread."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self._future = future
+
+    def wait(self, timeout: float | None) -> bool:
+        try:
+            self._future.exception(timeout)
+        except TimeoutError:
+            return self._future.done()
+        return True
+
+    def value(self) -> Any:
+        return self._future.result()
+
+    def cancel(self) -> bool:
+        return self._future.cancel()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.wrap_future(self._future).__await__()
+
+
+class CommandWorker:
+    """One such process, the child of the worker at `parent`."""
+
+    def __init__(
+        self, told: Any, parent: tuple[str, int], token: str, words: Sequence[str]
+    ) -> None:
+        self.told = told
+        self._address = (told.ip, int(told.worker_ports[0]))
+        self._parent, self._token = parent, token
+        self._threads = ThreadPoolExecutor(_CALLS_MAX, told.id)
+        role, _, index = told.id.rpartition("/")
+        self._who = {"role": role, "worker_index": int(index)}
+        env = {"PYTHONPATH": get_env_vars()["PYTHONPATH"]}  # it looks where we do
+        body = {**self._who, "raw_cmd": list(words), "env": env}
+        ask(parent, "/fork", body, READY_S, token)
+
+    def wait_ready(self, deadline: float) -> None:
+        """DeadlineExceeded if it does not answer until then."""
+        while True:
+            try:
+                return self.check(_POLL_S * 40)
+            except (WorkerUnreachable, DeadlineExceeded, HttpError) as e:
+                if time.monotonic() > deadline:
+                    raise DeadlineExceeded(
+                        f"{self.told.id} did not answer in time: {e}"
+                    ) from None
+            threading.Event().wait(_POLL_S)
+
+    def check(self, timeout: float) -> None:
+        ask(self._address, "/health", None, timeout)
+
+    def call(
+        self, timeout: float, engine: str, method: str, *rest: Any, waits: bool = True
+    ) -> PendingRequest:
+        args, kwargs, rpc_meta = rest
+        args, kwargs = localize((list(args), kwargs), use_store())
+        body = {
+            "method": method,
+            "engine_name": engine,
+            "args": serialize_value(args),
+            "kwargs": serialize_value(kwargs),
+            "rpc_meta": rpc_meta,
+        }
+        return self._start("/call", body, timeout)
+
+    def create_engine(self, timeout: float, path: str, *rest: Any) -> PendingRequest:
+        name, args, kwargs = rest
+        body = {
+            "engine": path,
+            "engine_name": name,
+            "init_args": serialize_value(list(args)),
+            "init_kwargs": serialize_value(kwargs),
+        }
+        return self._start("/create_engine", body, timeout)
+
+    def set_env(self, timeout: float, env: Mapping[str, str]) -> PendingRequest:
+        return self._start("/set_env", {"env": dict(env)}, timeout)
+
+    def _start(self, path: str, body: dict[str, Any], timeout: float) -> PendingRequest:
+        def run() -> Any:
+            told = ask(self._address, path, body, timeout)
+            return deserialize_value(told.get("result"))
+
+        return PendingRequest(self._threads.submit(run))
+
+    def stop(self) -> None:
+        """Ask the worker beside which it runs to end it. It may have ended, or both."""
+        try:
+            ask(self._parent, "/kill_forked_worker", self._who, _ASK_S, self._token)
+        except (WorkerUnreachable, HttpError, DeadlineExceeded):
+            pass
+        self._threads.shutdown(wait=False, cancel_futures=True)

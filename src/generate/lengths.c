@@ -1,0 +1,385 @@
+/* lengths.c - the history of lengths per prompt, and what follows from it */
+#include "generate/lengths.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+enum { WAYS = 8 }; /* entries that a key can be at */
+
+#define SAMPLES_MAX 32.0 /* what the past is worth at most, in samples */
+#define FADE        0.7  /* of the past, at each visit of a prompt */
+#define DRIFT       0.03 /* of the variance: lengths move while the weights do */
+#define PRIOR_KEEP  0.99 /* of the prior, at each group */
+
+/* A prompt; key 0 is none. */
+struct length_entry {
+    uint64_t key;
+    float mean, samples;
+    uint32_t version, used;
+};
+
+/* All groups: the mean of their means, its variance, and that within groups. */
+struct length_prior {
+    double weight, mean, of_means, within, per_mean; /* per_mean: E[1 / n] */
+};
+
+struct ms_lengths {
+    struct length_entry *at;
+    size_t rows; /* of WAYS entries */
+    uint32_t clock;
+    struct length_prior prior;
+};
+
+/* Before any group has ended: half of a thousand tokens, within a factor of e. */
+static const struct length_prior unknown = {
+    .weight = 0, .mean = 6.2, .of_means = 0.6, .within = 0.4, .per_mean = 0};
+
+void ms_length_sums_add(struct ms_length_sums *s, uint32_t tokens)
+{
+    double x = log(tokens > 0 ? tokens : 1);
+
+    s->sum += x;
+    s->squares += x * x;
+    s->n++;
+}
+
+struct ms_lengths *ms_lengths_create(size_t prompts)
+{
+    struct ms_lengths *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return NULL;
+    l->rows = prompts / WAYS + 1;
+    l->prior = unknown;
+    l->at = calloc(l->rows * WAYS, sizeof *l->at);
+    if (!l->at) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void ms_lengths_destroy(struct ms_lengths *l)
+{
+    if (!l)
+        return;
+    free(l->at);
+    free(l);
+}
+
+/* ---- the table --------------------------------------------------------------------- */
+
+static struct length_entry *row_of(const struct ms_lengths *l, uint64_t key)
+{
+    uint64_t h = key * UINT64_C(0x9E3779B97F4A7C15);
+
+    return l->at + ((h ^ (h >> 29)) % l->rows) * WAYS;
+}
+
+static struct length_entry *entry_find(const struct ms_lengths *l, uint64_t key)
+{
+    struct length_entry *row = row_of(l, key);
+
+    for (int i = 0; i < WAYS; i++)
+        if (row[i].key == key && key != 0)
+            return &row[i];
+    return NULL;
+}
+
+/* Where a new key goes: over an empty one or the least recently used. */
+static struct length_entry *entry_victim(const struct ms_lengths *l, uint64_t key)
+{
+    struct length_entry *row = row_of(l, key), *oldest = row;
+
+    for (int i = 0; i < WAYS; i++) {
+        if (row[i].key == 0)
+            return &row[i];
+        if (row[i].used < oldest->used)
+            oldest = &row[i];
+    }
+    return oldest;
+}
+
+bool ms_lengths_has(const struct ms_lengths *l, uint64_t key)
+{
+    return entry_find(l, key) != NULL;
+}
+
+static void entry_learn(struct ms_lengths *l,
+                        uint64_t key,
+                        const struct ms_length_sums *s,
+                        uint32_t version)
+{
+    struct length_entry *e = entry_find(l, key);
+    double old;
+
+    if (!e) {
+        e = entry_victim(l, key);
+        *e = (struct length_entry){.key = key};
+    }
+    old = fmin(e->samples, SAMPLES_MAX) * FADE;
+    e->mean = (float)((e->mean * old + s->sum) / (old + s->n));
+    e->samples = (float)(old + s->n);
+    e->version = version;
+    e->used = ++l->clock;
+}
+
+/* ---- the prior --------------------------------------------------------------------- */
+
+static void prior_learn(struct length_prior *p, const struct ms_length_sums *s)
+{
+    double mean = s->sum / s->n, keep = p->weight * PRIOR_KEEP, all = keep + 1;
+    double off = mean - p->mean;
+
+    if (p->weight == 0) {
+        p->mean = mean; /* the variances stay assumed until there are a few */
+        p->weight = 1;
+        p->per_mean = 1.0 / s->n;
+        return;
+    }
+    p->mean += off / all;
+    p->of_means += (off * off * keep / all - p->of_means) / fmax(all, 8);
+    p->per_mean += (1.0 / s->n - p->per_mean) / all;
+    if (s->n > 1) {
+        double within = (s->squares - s->sum * mean) / (s->n - 1);
+
+        p->within += (fmax(within, 0) - p->within) / fmax(all, 8);
+    }
+    p->weight = all;
+}
+
+/* The variance between prompts, without what sampling adds to a group's mean. */
+static double between(const struct length_prior *p)
+{
+    return fmax(p->of_means - p->within * p->per_mean, 0.01 * p->of_means + 1e-4);
+}
+
+double ms_lengths_icc(const struct ms_lengths *l)
+{
+    double b = between(&l->prior);
+
+    return b / (b + l->prior.within + 1e-9);
+}
+
+void ms_lengths_learn(struct ms_lengths *l,
+                      uint64_t key,
+                      const struct ms_length_sums *s,
+                      uint32_t version)
+{
+    if (s->n == 0)
+        return;
+    prior_learn(&l->prior, s);
+    if (key != 0)
+        entry_learn(l, key, s, version);
+}
+
+/* ---- guesses ----------------------------------------------------------------------- */
+
+/* The part of a standard normal above z. */
+static double above(double z)
+{
+    return 0.5 * erfc(z * M_SQRT1_2);
+}
+
+/* The mean of a standard normal above z, given that it is above z. */
+static double mean_above(double z)
+{
+    if (z > 6)
+        return z + 1 / z;
+    return exp(-z * z / 2) / sqrt(2 * M_PI) / above(z);
+}
+
+/* A belief of a group's mean: normal. */
+struct belief {
+    double precision, weighted; /* weighted: the mean times the precision */
+};
+
+static void believe(struct belief *b, double mean, double precision)
+{
+    b->precision += precision;
+    b->weighted += mean * precision;
+}
+
+/* Samples that are still running are longer than what they have: taken as the mean of what
+ * they can be, which depends on the belief, a few times over. */
+static struct belief
+with_live(struct belief known, double within, const uint32_t *live, size_t live_count)
+{
+    struct belief b = known;
+    double deviation = sqrt(within);
+
+    for (int round = 0; round < 4; round++) {
+        double mean = b.weighted / b.precision;
+        struct belief next = known;
+
+        for (size_t i = 0; i < live_count; i++) {
+            double z, h;
+
+            if (live[i] == 0)
+                continue;
+            z = (log(live[i]) - mean) / deviation;
+            h = mean_above(z);
+            /* what being above z tells: nothing far below, much far above */
+            believe(&next,
+                    mean + deviation * h / fmax(h * (h - z), 1e-3),
+                    fmax(h * (h - z), 1e-3) / within);
+        }
+        b = next;
+    }
+    return b;
+}
+
+struct ms_length_guess ms_lengths_guess(const struct ms_lengths *l,
+                                        uint64_t key,
+                                        const struct ms_length_sums *ended,
+                                        const uint32_t *live,
+                                        size_t live_count)
+{
+    const struct length_entry *e = entry_find(l, key);
+    double within = l->prior.within + 1e-6, b = between(&l->prior);
+    struct belief belief = {0};
+
+    believe(&belief, l->prior.mean, 1 / b);
+    if (e)
+        believe(&belief, e->mean, 1 / (within / e->samples + DRIFT * (b + within)));
+    if (ended->n > 0)
+        believe(&belief, ended->sum / ended->n, ended->n / within);
+    belief = with_live(belief, within, live, live_count);
+    return (struct ms_length_guess){.mu = (float)(belief.weighted / belief.precision),
+                                    .sigma = (float)sqrt(1 / belief.precision + within),
+                                    .within = (float)sqrt(within),
+                                    .spread = (float)sqrt(1 / belief.precision)};
+}
+
+double ms_length_remaining(struct ms_length_guess g, uint32_t generated, uint32_t max)
+{
+    double low = (log(generated > 0 ? generated : 1) - g.mu) / g.sigma;
+    double high = (log(max > 0 ? max : 1) - g.mu) / g.sigma;
+    double alive = above(low), to_come = max > generated ? max - generated : 0, sum;
+
+    if (alive < 1e-9) /* far beyond what was expected: as long again, at a guess */
+        return fmin(to_come, generated);
+    sum = exp(g.mu + g.sigma * g.sigma / 2) *
+          (above(low - g.sigma) - above(high - g.sigma));
+    sum += max * above(high);
+    return fmin(fmax(sum / alive - generated, 1), to_come);
+}
+
+/* The inverse of the normal distribution (Giles, 2012; single precision is enough). */
+static double probit(double p)
+{
+    static const double near[9] = {2.81022636e-08,
+                                   3.43273939e-07,
+                                   -3.5233877e-06,
+                                   -4.39150654e-06,
+                                   0.00021858087,
+                                   -0.00125372503,
+                                   -0.00417768164,
+                                   0.246640727,
+                                   1.50140941};
+    static const double far[9] = {-0.000200214257,
+                                  0.000100950558,
+                                  0.00134934322,
+                                  -0.00367342844,
+                                  0.00573950773,
+                                  -0.0076224613,
+                                  0.00943887047,
+                                  1.00167406,
+                                  2.83297682};
+    double w = -log(4 * p * (1 - p)), x = 0;
+    const double *c = w < 5 ? near : far;
+
+    w = w < 5 ? w - 2.5 : sqrt(w) - 3;
+    for (int i = 0; i < 9; i++)
+        x = x * w + c[i];
+    return M_SQRT2 * x * (2 * p - 1);
+}
+
+double ms_length_draw_mu(struct ms_length_guess g, double unit)
+{
+    return g.mu + g.spread * probit(unit);
+}
+
+double ms_length_draw(
+    struct ms_length_guess g, double mu, double unit, uint32_t generated, uint32_t max)
+{
+    double z = (log(generated > 0 ? generated : 1) - mu) / g.within;
+    double alive = above(z), left = max > generated ? max - generated : 0;
+
+    if (alive < 1e-6) /* the tail is nearly exponential there */
+        return fmin(left, -log(unit) * g.within * generated / fmax(z, 1));
+    return fmin(fmax(exp(mu + g.within * -probit(alive * unit)) - generated, 1), left);
+}
+
+/* ---- bytes ------------------------------------------------------------------------- */
+
+static const char magic[8] = "mslen001";
+
+int ms_lengths_save(const struct ms_lengths *l, struct ms_buf *out)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < l->rows * WAYS; i++)
+        count += l->at[i].key != 0;
+    if (ms_buf_reserve(out,
+                       sizeof magic + sizeof count + sizeof l->prior +
+                           count * sizeof *l->at) < 0)
+        return -ENOMEM;
+    ms_buf_append(out, magic, sizeof magic);
+    ms_buf_append(out, &count, sizeof count);
+    ms_buf_append(out, &l->prior, sizeof l->prior);
+    for (size_t i = 0; i < l->rows * WAYS; i++)
+        if (l->at[i].key != 0)
+            ms_buf_append(out, &l->at[i], sizeof l->at[i]);
+    return 0;
+}
+
+static bool prior_is_sane(const struct length_prior *p)
+{
+    return isfinite(p->weight) && isfinite(p->mean) && isfinite(p->of_means) &&
+           isfinite(p->within) && isfinite(p->per_mean) && p->weight >= 0 &&
+           p->of_means >= 0 && p->within >= 0;
+}
+
+static bool entry_is_sane(const struct length_entry *e)
+{
+    return e->key != 0 && isfinite(e->mean) && isfinite(e->samples) && e->samples > 0;
+}
+
+int ms_lengths_load(struct ms_lengths *l,
+                    const void *bytes,
+                    size_t len,
+                    struct ms_error *err)
+{
+    const char *at = bytes;
+    struct length_prior prior;
+    struct length_entry e;
+    uint64_t count;
+    size_t head = sizeof magic + sizeof count + sizeof prior;
+
+    if (len < head || memcmp(at, magic, sizeof magic) != 0)
+        return ms_error_set(err, -EBADMSG, "not a history of lengths");
+    memcpy(&count, at + sizeof magic, sizeof count);
+    memcpy(&prior, at + sizeof magic + sizeof count, sizeof prior);
+    if (count != (len - head) / sizeof e || (len - head) % sizeof e != 0 ||
+        !prior_is_sane(&prior))
+        return ms_error_set(
+            err, -EBADMSG, "a history of lengths that is cut or changed");
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&e, at + head + i * sizeof e, sizeof e);
+        if (!entry_is_sane(&e))
+            return ms_error_set(
+                err, -EBADMSG, "a history of lengths with nonsense in it");
+    }
+    l->prior = prior;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&e, at + head + i * sizeof e, sizeof e);
+        *(entry_find(l, e.key) ?: entry_victim(l, e.key)) = e;
+        if (e.used > l->clock)
+            l->clock = e.used;
+    }
+    return 0;
+}

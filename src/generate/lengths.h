@@ -1,0 +1,74 @@
+/* lengths.h - what is known of how long answers will be
+ *
+ * Log-lengths are modelled as prompt effect + sampling noise, both normal. What is known
+ * of a group is put together by precision: the prior of all groups, the prompt's own
+ * history from earlier steps, and siblings that have finished. Nothing is trained;
+ * the variances are measured from groups as they end. What has been generated already is
+ * a lower bound.
+ *
+ * The history is a table of fixed size, least recently used out first, that is kept
+ * across restarts with save and load. Pure.
+ */
+#ifndef MS_GENERATE_LENGTHS_H
+#define MS_GENERATE_LENGTHS_H
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ms_lengths;
+
+/* Samples of one group that have ended, as sums of logarithms. */
+struct ms_length_sums {
+    double sum, squares;
+    uint32_t n;
+};
+void ms_length_sums_add(struct ms_length_sums *s, uint32_t tokens);
+
+/* What a sample of a group is expected to be: log-normal around `mu`. How far from it one
+ * sample is has deviation `within`; `mu` itself is uncertain by `spread`; `sigma` is both. */
+struct ms_length_guess {
+    float mu, sigma, within, spread;
+};
+
+/* `prompts`: how many the history keeps; 24 bytes each. NULL: out of memory. */
+struct ms_lengths *ms_lengths_create(size_t prompts);
+void ms_lengths_destroy(struct ms_lengths *l); /* NULL is fine */
+
+/* A group has ended: into the history and the prior. */
+void ms_lengths_learn(struct ms_lengths *l,
+                      uint64_t key,
+                      const struct ms_length_sums *s,
+                      uint32_t version);
+
+/* `ended` are the group's samples that have ended, `live` the tokens so far of those that
+ * have not: that they are still running says something too. */
+struct ms_length_guess ms_lengths_guess(const struct ms_lengths *l,
+                                        uint64_t key,
+                                        const struct ms_length_sums *ended,
+                                        const uint32_t *live,
+                                        size_t live_count);
+bool ms_lengths_has(const struct ms_lengths *l, uint64_t key);
+
+/* The share of the variance that the prompt explains, 0 to 1, as measured so far. */
+double ms_lengths_icc(const struct ms_lengths *l);
+
+/* Tokens still to come, expected, of a sample that has `generated` and ends at `max`. */
+double ms_length_remaining(struct ms_length_guess g, uint32_t generated, uint32_t max);
+/* One of many that could be: `mu` and a number from 0 to 1 in, tokens still to come out. */
+double ms_length_draw(
+    struct ms_length_guess g, double mu, double unit, uint32_t generated, uint32_t max);
+/* A mu that could be. */
+double ms_length_draw_mu(struct ms_length_guess g, double unit);
+
+/* As bytes, and back. 0, -ENOMEM; -EBADMSG: not such bytes, nothing has changed. */
+int ms_lengths_save(const struct ms_lengths *l, struct ms_buf *out);
+int ms_lengths_load(struct ms_lengths *l,
+                    const void *bytes,
+                    size_t len,
+                    struct ms_error *err);
+
+#endif

@@ -1,0 +1,162 @@
+#include "base/cleanup.h"
+#include "base/test_random.h"
+#include "generate/lengths.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void cleanup_lengths(struct ms_lengths **l)
+{
+    ms_lengths_destroy(*l);
+}
+
+static void learn(struct ms_lengths *l, uint64_t key, uint32_t tokens, int samples)
+{
+    struct ms_length_sums s = {0};
+
+    for (int i = 0; i < samples; i++)
+        ms_length_sums_add(&s, tokens + (uint32_t)(i % 2 ? tokens / 10 : 0));
+    ms_lengths_learn(l, key, &s, 1);
+}
+
+static double expects(const struct ms_lengths *l, uint64_t key)
+{
+    struct ms_length_sums none = {0};
+
+    return ms_length_remaining(ms_lengths_guess(l, key, &none, NULL, 0), 0, 100000);
+}
+
+static void test_history_tells_prompts_apart(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(1000);
+
+    (void)state;
+    for (uint64_t key = 1; key <= 100; key++)
+        learn(l, key, (uint32_t)(100 * key), 8);
+    assert_true(ms_lengths_has(l, 100));
+    assert_false(ms_lengths_has(l, 101));
+    assert_true(expects(l, 90) > 2 * expects(l, 20));
+    assert_true(fabs(expects(l, 50) / 5250 - 1) < 0.2);
+    assert_true(ms_lengths_icc(l) > 0.9);          /* within a group all are alike */
+    assert_true(expects(l, 101) > expects(l, 20)); /* unknown: like all */
+    assert_true(expects(l, 101) < expects(l, 90));
+}
+
+static void test_siblings_tell(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(10);
+    struct ms_length_sums none = {0}, two = {0};
+    uint32_t live[] = {9000, 9000, 9000}, short_live[] = {1, 1, 1};
+    double before, after, with_short;
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        learn(l, 0, i % 2 ? 300 : 3000, 8);
+    ms_length_sums_add(&two, 200);
+    ms_length_sums_add(&two, 300);
+    before = ms_lengths_guess(l, 0, &none, NULL, 0).mu;
+    assert_true(ms_lengths_guess(l, 0, &two, NULL, 0).mu < before - 0.3);
+    /* samples that are still running at 9,000 say more than those that have just begun */
+    after = ms_lengths_guess(l, 0, &none, live, 3).mu;
+    with_short = ms_lengths_guess(l, 0, &none, short_live, 3).mu;
+    assert_true(after > before + 0.5);
+    assert_true(fabs(with_short - before) < 0.05);
+}
+
+static void test_remaining(void **state)
+{
+    struct ms_length_guess g = {.mu = 7, .sigma = 1, .within = 1, .spread = 0};
+    double last = 0;
+
+    (void)state;
+    for (uint32_t made = 0; made < 100000; made += 1000) {
+        double left = ms_length_remaining(g, made, 100000);
+
+        assert_true(left >= 1 && left <= 100000 - made);
+        if (made > 2000 && made < 50000) /* a heavy tail: the older, the more to come */
+            assert_true(left + made > last);
+        last = left + made;
+    }
+    assert_true(fabs(ms_length_remaining(g, 0, 1 << 30) / exp(7.5) - 1) < 0.01);
+    assert_true(ms_length_remaining(g, 500, 500) == 0);
+}
+
+static void test_draws_agree_with_the_mean(void **state)
+{
+    static const uint32_t made[] = {0, 500, 2000, 20000};
+    struct ms_length_guess g = {.mu = 7, .sigma = 1, .within = 0.8F, .spread = 0.6F};
+    uint64_t seed = test_seed(1);
+
+    (void)state;
+    g.spread = 0; /* the conditional mean is of one mu */
+    g.sigma = g.within;
+    for (size_t k = 0; k < MS_COUNT(made); k++) {
+        double sum = 0, mean = ms_length_remaining(g, made[k], 40000);
+        int n = 40000;
+
+        for (int i = 0; i < n; i++) {
+            double u = ((double)test_roll(&seed, 1 << 30) + 0.5) / (1 << 30);
+
+            sum += ms_length_draw(g, ms_length_draw_mu(g, 0.5), u, made[k], 40000);
+        }
+        assert_true(fabs(sum / n / mean - 1) < 0.08);
+    }
+}
+
+static void test_saved_and_loaded(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(500);
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *other = ms_lengths_create(500);
+    MS_CLEANUP(ms_buf_finish) struct ms_buf b = {0};
+    struct ms_error err = {0};
+
+    (void)state;
+    for (uint64_t key = 1; key <= 200; key++)
+        learn(l, key, (uint32_t)(50 * key), 4);
+    assert_int_equal(ms_lengths_save(l, &b), 0);
+    assert_int_equal(ms_lengths_load(other, b.data, b.len, &err), 0);
+    for (uint64_t key = 1; key <= 201; key++)
+        assert_true(expects(l, key) == expects(other, key));
+    /* what is cut or changed is refused, and changes nothing */
+    for (size_t cut = 0; cut < b.len; cut += 7)
+        assert_int_equal(ms_lengths_load(other, b.data, cut, &err), -EBADMSG);
+    memset(b.data + b.len - 16, 0xff, 8); /* not numbers */
+    assert_int_equal(ms_lengths_load(other, b.data, b.len, NULL), -EBADMSG);
+    assert_true(expects(l, 7) == expects(other, 7));
+}
+
+static void test_least_recently_used_goes(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(64);
+    size_t kept = 0;
+
+    (void)state;
+    for (uint64_t key = 1; key <= 10000; key++) {
+        learn(l, key, 100, 1);
+        assert_true(ms_lengths_has(l, key));
+    }
+    for (uint64_t key = 1; key <= 10000; key++)
+        kept += ms_lengths_has(l, key);
+    assert_true(kept >= 64 && kept <= 72);
+    learn(l, 0, 100, 1); /* no key: only the prior learns */
+    assert_false(ms_lengths_has(l, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_history_tells_prompts_apart),
+        cmocka_unit_test(test_siblings_tell),
+        cmocka_unit_test(test_remaining),
+        cmocka_unit_test(test_draws_agree_with_the_mean),
+        cmocka_unit_test(test_saved_and_loaded),
+        cmocka_unit_test(test_least_recently_used_goes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

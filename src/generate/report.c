@@ -1,0 +1,84 @@
+/* report.c - what engines report of requests */
+#include "generate/scheduler_impl.h"
+
+#include <errno.h>
+
+/* The request that a report is about; MS_NONE if it is late. */
+static uint32_t subject(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    uint32_t i = ms_request_find(s, e->id);
+
+    if (i != MS_NONE && s->requests[i].attempt == e->attempt &&
+        (s->requests[i].state == MS_REQUEST_RUNNING ||
+         s->requests[i].state == MS_REQUEST_ABORTING))
+        return i;
+    s->stats.late++;
+    return MS_NONE;
+}
+
+/* It has left its replica and is not wanted. */
+static void over(struct ms_scheduler *s, uint32_t i)
+{
+    struct ms_gen_request *q = &s->requests[i];
+
+    q->state = MS_REQUEST_DONE;
+    s->stats.live--;
+    s->stats.surplus_tokens += q->generated;
+    if (q->generated > 0)
+        ms_bias_add(s->bins_all, q->generated); /* at least so long */
+    s->groups[q->group].pending--;
+    ms_group_request_over(s, q->group);
+}
+
+/* The attempt has ended without its request having ended. */
+static void attempt_over(struct ms_scheduler *s, uint32_t i)
+{
+    struct ms_gen_request *q = &s->requests[i];
+    bool silent = q->state == MS_REQUEST_ABORTING && q->why == MS_WHY_SILENT;
+
+    ms_request_leave(s, i);
+    if (q->ends)
+        over(s, i);
+    else if (silent)
+        ms_request_failed(s, i);
+    else
+        ms_request_queue(s, i);
+}
+
+static void finished(struct ms_scheduler *s, uint32_t i)
+{
+    struct ms_gen_request *q = &s->requests[i];
+
+    ms_request_leave(s, i);
+    if (q->ends)
+        over(s, i);
+    else
+        ms_group_sample_done(s, i);
+}
+
+int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    uint32_t i = subject(s, e);
+    struct ms_gen_request *q;
+
+    if (i == MS_NONE)
+        return 0;
+    q = &s->requests[i];
+    if (e->what != MS_FAILED) {
+        ms_request_heard(s, i);
+        ms_request_tokens(s, i, e->tokens);
+    }
+    if (e->what == MS_FINISHED || ((e->what == MS_CHUNK || e->what == MS_ABORTED) &&
+                                   q->generated == q->max_new)) {
+        finished(s, i); /* also one that was being aborted: it was quicker */
+    } else if (e->what == MS_FAILED) {
+        ms_request_leave(s, i);
+        if (q->ends)
+            over(s, i);
+        else
+            ms_request_failed(s, i);
+    } else if (e->what != MS_PROGRESS) {
+        attempt_over(s, i);
+    }
+    return 0;
+}

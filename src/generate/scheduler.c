@@ -1,0 +1,277 @@
+/* scheduler.c - events in, decisions out */
+#include "generate/scheduler_impl.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#define PROBE_NS        (10 * MS_NS_PER_S)
+#define POISON_REPLICAS 3
+#define PREFILL_NS      20000.0
+#define SEED            UINT64_C(0x9E3779B97F4A7C15)
+
+/* ---- life -------------------------------------------------------------------------- */
+
+struct ms_scheduler *ms_scheduler_create(const struct ms_scheduler_options *o,
+                                         struct ms_lengths *lengths,
+                                         struct ms_error *err)
+{
+    struct ms_scheduler *s;
+
+    if (!o->policy || !o->policy->place || !lengths) {
+        ms_error_set(err, -EINVAL, "a scheduler needs a policy and lengths");
+        return NULL;
+    }
+    s = calloc(1, sizeof *s);
+    if (!s) {
+        ms_error_set(err, -ENOMEM, "no memory for a scheduler");
+        return NULL;
+    }
+    s->o = *o;
+    s->o.probe_ns = o->probe_ns ? o->probe_ns : PROBE_NS;
+    s->o.poison_replicas = o->poison_replicas ? o->poison_replicas : POISON_REPLICAS;
+    s->o.prefill_ns = o->prefill_ns > 0 ? o->prefill_ns : PREFILL_NS;
+    s->lengths = lengths;
+    s->seed = o->seed ? o->seed : SEED;
+    s->free_request = s->free_group = MS_NONE;
+    s->held = s->ready = s->leased = (struct ms_gen_list){MS_NONE, MS_NONE, 0};
+    s->admission = (struct ms_staleness){.concurrent_max = INT64_MAX / 4,
+                                         .batch = o->batch,
+                                         .staleness_max = o->staleness_max};
+    s->last_plan_ns = s->last_guess_ns = INT64_MIN / 2;
+    ms_map_init(&s->by_id);
+    return s;
+}
+
+void ms_scheduler_destroy(struct ms_scheduler *s)
+{
+    if (!s)
+        return;
+    ms_map_finish(&s->by_id);
+    free(s->requests);
+    free(s->groups);
+    free(s->replicas);
+    free(s->queue.at);
+    free(s->deadlines.at);
+    free(s->out);
+    free(s->scratch);
+    free(s);
+}
+
+/* ---- decisions --------------------------------------------------------------------- */
+
+struct ms_generate_decision *ms_decide(struct ms_scheduler *s, uint16_t what)
+{
+    struct ms_generate_decision *d = &s->out[s->out_count];
+
+    assert(s->out_count < s->out_room);
+    s->out_count++;
+    *d = (struct ms_generate_decision){.what = what, .replica = MS_NOWHERE};
+    return d;
+}
+
+/* One event ends or delivers a group once, decides a few times of a replica, and sends and
+ * aborts no more requests than replicas have places for. */
+static int reserve_decisions(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    size_t new = e->what == MS_SUBMIT ? (size_t)e->samples + e->surplus : 0;
+    size_t requests = s->request_count, slots = 2 * (size_t)s->slots;
+
+    if (new > MS_GROUP_SAMPLES_MAX)
+        return -EINVAL;
+    if (e->what == MS_REPLICA_UP)
+        slots += e->samples;
+    requests = (requests < slots ? requests : slots) + new;
+    return ms_array_reserve(&s->out,
+                            &s->out_room,
+                            requests + (size_t)s->stats.groups + 4 * s->replica_count +
+                                16,
+                            sizeof *s->out);
+}
+
+/* Where the first of the queue goes: as it was planned if there is room, or as the policy
+ * says. */
+static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
+{
+    uint32_t to = q->target;
+
+    if (to != MS_NOWHERE &&
+        ms_replica_has_room(&s->replicas[to], (uint64_t)q->prompt + q->generated))
+        return to;
+    q->target = MS_NOWHERE;
+    return s->o.policy->place(s, q);
+}
+
+static void pump(struct ms_scheduler *s)
+{
+    while (s->queue.count > 0) {
+        uint32_t i = s->queue.at[0].index;
+        uint32_t to = place(s, &s->requests[i]);
+
+        if (to == MS_NOWHERE)
+            return;
+        if (to == MS_PARK)
+            ms_request_park(s, i);
+        else
+            ms_request_send(s, i, to);
+    }
+}
+
+void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replica)
+{
+    struct ms_gen_request *q = &s->requests[request];
+
+    if (q->state != MS_REQUEST_RUNNING || q->replica == replica)
+        return;
+    q->target = replica;
+    s->stats.moved++;
+    ms_request_abort(s, request, MS_WHY_MOVED, false);
+}
+
+/* ---- events ------------------------------------------------------------------------ */
+
+static int cancel_group(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    uint32_t i = ms_group_find(s, e->id);
+
+    if (i == MS_NONE)
+        return -ENOENT;
+    ms_group_drop(s, i, MS_WHY_CANCELLED);
+    return 0;
+}
+
+static int cancel_request(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    uint32_t i = ms_request_find(s, e->id);
+
+    if (i == MS_NONE)
+        return -ENOENT;
+    ms_group_shrink(s, i);
+    return 0;
+}
+
+static int cancel_all(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < s->group_count; i++)
+        if (s->groups[i].state != MS_GROUP_FREE &&
+            s->groups[i].state != MS_GROUP_LEASED)
+            ms_group_drop(s, i, MS_WHY_CANCELLED);
+    return 0;
+}
+
+/* Nothing is lost or counted twice. */
+static void audit(const struct ms_scheduler *s)
+{
+    uint64_t in_flight = 0;
+
+    for (size_t i = 0; i < s->replica_count; i++)
+        in_flight += s->replicas[i].in_flight;
+    assert(in_flight == s->stats.running + s->stats.aborting);
+    assert(s->stats.live == s->stats.queued + in_flight);
+    assert(s->stats.queued == s->queue.count + s->parked);
+}
+
+static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    (void)e;
+    while (s->deadlines.count > 0 &&
+           s->groups[s->deadlines.at[0].index].deadline_ns <= s->now_ns)
+        ms_group_drop(s, s->deadlines.at[0].index, MS_WHY_DEADLINE);
+    ms_weights_tick(s);
+    ms_replicas_listen(s);
+    if (s->o.rebalance_ns > 0 && s->now_ns - s->last_guess_ns >= s->o.rebalance_ns) {
+        s->last_guess_ns = s->now_ns;
+        ms_groups_rank(s);
+    }
+    audit(s);
+    return 0;
+}
+
+static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
+                                             const struct ms_generate_event *) = {
+    [MS_SUBMIT] = ms_group_submit,       [MS_CANCEL_GROUP] = cancel_group,
+    [MS_CANCEL] = cancel_request,        [MS_CANCEL_ALL] = cancel_all,
+    [MS_REPLICA_UP] = ms_replica_up,     [MS_REPLICA_DOWN] = ms_replica_down,
+    [MS_DRAIN] = ms_replica_drain,       [MS_PROGRESS] = ms_report_take,
+    [MS_CHUNK] = ms_report_take,         [MS_FINISHED] = ms_report_take,
+    [MS_ABORTED] = ms_report_take,       [MS_FAILED] = ms_report_take,
+    [MS_LOAD] = ms_replica_load,         [MS_ALIVE] = ms_replica_alive,
+    [MS_WEIGHTS] = ms_weights_begin,     [MS_WEIGHTS_READY] = ms_weights_ready,
+    [MS_ADVANCE] = ms_deliver_advance,   [MS_VERDICT] = ms_deliver_verdict,
+    [MS_PULL] = ms_deliver_pull,         [MS_CONSUMED] = ms_deliver_consumed,
+    [MS_RETURNED] = ms_deliver_returned, [MS_TICK] = tick,
+};
+
+/* What moves is decided when nothing waits: a queue keeps replicas full by itself. */
+static bool may_rebalance(const struct ms_scheduler *s)
+{
+    return s->o.rebalance_ns > 0 && s->o.policy->rebalance && s->queue.count == 0 &&
+           s->stats.aborting == 0 && s->stats.running > 0 && !s->weights;
+}
+
+static void decide_all(struct ms_scheduler *s)
+{
+    ms_groups_admit(s);
+    pump(s);
+    ms_deliver(s);
+}
+
+int ms_scheduler_step(struct ms_scheduler *s,
+                      const struct ms_generate_event *e,
+                      int64_t now_ns,
+                      const struct ms_generate_decision **decisions,
+                      size_t *count)
+{
+    int rc;
+
+    if (e->what == 0 || e->what >= MS_GENERATE_WHATS || now_ns < s->now_ns)
+        return -EINVAL;
+    rc = reserve_decisions(s, e);
+    if (rc < 0)
+        return rc;
+    s->out_count = 0;
+    s->now_ns = now_ns;
+    rc = takes[e->what](s, e);
+    if (rc < 0)
+        return rc;
+    if (e->what != MS_SUBMIT)
+        decide_all(s);
+    if (e->what == MS_TICK && s->out_count == 0 && may_rebalance(s) &&
+        now_ns - s->last_plan_ns >= s->o.rebalance_ns) {
+        s->last_plan_ns = now_ns;
+        s->o.policy->rebalance(s);
+    }
+    *decisions = s->out;
+    *count = s->out_count;
+    return 0;
+}
+
+int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s)
+{
+    int64_t wake_ns = ms_replicas_wake_ns(s), at_ns;
+
+    if (s->deadlines.count > 0) {
+        at_ns = s->groups[s->deadlines.at[0].index].deadline_ns;
+        wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
+    }
+    if (s->weights && s->weights_deadline_ns < wake_ns)
+        wake_ns = s->weights_deadline_ns;
+    if (may_rebalance(s)) {
+        at_ns = s->last_plan_ns + s->o.rebalance_ns;
+        wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
+    }
+    return wake_ns < s->now_ns ? s->now_ns : wake_ns;
+}
+
+struct ms_scheduler_stats ms_scheduler_stats(const struct ms_scheduler *s)
+{
+    struct ms_scheduler_stats stats = s->stats;
+
+    stats.held = s->held.count;
+    stats.ready = s->ready.count;
+    stats.leased = s->leased.count;
+    return stats;
+}

@@ -1,0 +1,112 @@
+/* scheduler_impl.h - what the scheduler's files have of each other
+ *
+ *   scheduler.c  events, the pump that sends, ticks
+ *   queue.c      heaps and lists
+ *   request.c    one request: queued, sent, aborted, over
+ *   group.c      groups: submitted, finished, failed, cancelled
+ *   deliver.c    batches, staleness, verdicts
+ *   replica.c    replicas: up, down, silent, drained
+ *   weights.c    new weights, as a barrier or one replica after the other
+ *   report.c     what engines report
+ */
+#ifndef MS_GENERATE_SCHEDULER_IMPL_H
+#define MS_GENERATE_SCHEDULER_IMPL_H
+
+#include "generate/policy.h"
+#include "generate/state.h"
+
+/* ---- queue.c ----------------------------------------------------------------------- */
+
+void ms_queue_add(struct ms_scheduler *s, uint32_t request);
+void ms_queue_remove(struct ms_scheduler *s, uint32_t request);
+void ms_queue_moved(struct ms_scheduler *s, uint32_t request); /* its rank changed */
+void ms_deadlines_add(struct ms_scheduler *s, uint32_t group);
+void ms_deadlines_remove(struct ms_scheduler *s, uint32_t group);
+void ms_gen_list_add(struct ms_scheduler *s, struct ms_gen_list *l, uint32_t group);
+/* In order of submission: what comes back goes where it was. */
+void ms_gen_list_insert(struct ms_scheduler *s, struct ms_gen_list *l, uint32_t group);
+void ms_gen_list_remove(struct ms_scheduler *s, struct ms_gen_list *l, uint32_t group);
+
+/* ---- scheduler.c ------------------------------------------------------------------- */
+
+/* The next decision, zeroed but for what it is. There is always room. */
+struct ms_generate_decision *ms_decide(struct ms_scheduler *s, uint16_t what);
+
+/* ---- request.c --------------------------------------------------------------------- */
+
+uint32_t ms_request_new(struct ms_scheduler *s); /* room was reserved */
+void ms_request_free(struct ms_scheduler *s, uint32_t i);
+uint64_t ms_request_id(const struct ms_scheduler *s, uint32_t i);
+uint32_t ms_request_find(const struct ms_scheduler *s, uint64_t id); /* or MS_NONE */
+void ms_request_queue(struct ms_scheduler *s, uint32_t i);
+void ms_request_rank(struct ms_scheduler *s, uint32_t i);
+void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica);
+void ms_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends);
+/* It waits for q->replica; and back to the queue: the next to be sent there (`there`),
+ * or anywhere by its rank. */
+void ms_request_park(struct ms_scheduler *s, uint32_t i);
+void ms_request_unpark(struct ms_scheduler *s, uint32_t i, bool there);
+void ms_request_heard(struct ms_scheduler *s, uint32_t i);
+void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens);
+/* Off its replica. */
+void ms_request_leave(struct ms_scheduler *s, uint32_t i);
+/* It was on a replica that failed it: back to the queue, or its group fails. */
+void ms_request_failed(struct ms_scheduler *s, uint32_t i);
+/* Not wanted any more, wherever it is. */
+void ms_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why);
+
+/* ---- group.c ----------------------------------------------------------------------- */
+
+int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e);
+uint32_t ms_group_find(const struct ms_scheduler *s, uint64_t id); /* or MS_NONE */
+void ms_groups_admit(struct ms_scheduler *s);
+void ms_group_guess(struct ms_scheduler *s, uint32_t group);
+/* By what has been heard of them since: the order of those that wait. */
+void ms_groups_rank(struct ms_scheduler *s);
+void ms_group_sample_done(struct ms_scheduler *s, uint32_t request);
+/* A request is over: the group's memory may be free now. */
+void ms_group_request_over(struct ms_scheduler *s, uint32_t group);
+void ms_group_drop(struct ms_scheduler *s, uint32_t group, uint8_t why);
+void ms_group_shrink(struct ms_scheduler *s, uint32_t request);
+void ms_group_release(struct ms_scheduler *s, uint32_t group); /* it is over */
+
+/* ---- deliver.c --------------------------------------------------------------------- */
+
+void ms_deliver_finished(struct ms_scheduler *s, uint32_t group);
+int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_deliver_pull(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_deliver_consumed(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_deliver_returned(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e);
+void ms_deliver(struct ms_scheduler *s);
+void ms_bias_add(uint64_t *bins, uint32_t tokens);
+
+/* ---- replica.c --------------------------------------------------------------------- */
+
+int ms_replica_up(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_replica_down(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_replica_drain(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_replica_load(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_replica_alive(struct ms_scheduler *s, const struct ms_generate_event *e);
+void ms_replica_abort_all(struct ms_scheduler *s, uint32_t replica, uint8_t why);
+/* Its last request has left. */
+void ms_replica_idle(struct ms_scheduler *s, uint32_t replica);
+void ms_replica_unpark_all(struct ms_scheduler *s, uint32_t replica);
+void ms_replicas_listen(struct ms_scheduler *s); /* at a tick: who is silent? */
+int64_t ms_replicas_wake_ns(const struct ms_scheduler *s);
+/* Of this epoch, or NULL. */
+struct ms_gen_replica *ms_replica_of(struct ms_scheduler *s,
+                                     const struct ms_generate_event *e);
+
+/* ---- weights.c --------------------------------------------------------------------- */
+
+int ms_weights_begin(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_weights_ready(struct ms_scheduler *s, const struct ms_generate_event *e);
+void ms_weights_go_on(struct ms_scheduler *s); /* a replica is idle, gone or new */
+void ms_weights_tick(struct ms_scheduler *s);
+
+/* ---- report.c ---------------------------------------------------------------------- */
+
+int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e);
+
+#endif

@@ -1,0 +1,600 @@
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "generate/policy.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S(n) ((int64_t)(n)*MS_NS_PER_S)
+
+/* A scheduler, and what it decided last. */
+struct rig {
+    struct ms_lengths *lengths;
+    struct ms_scheduler *s;
+    int64_t now_ns;
+    const struct ms_generate_decision *d;
+    size_t count;
+};
+
+static struct rig rig_make(struct ms_scheduler_options o)
+{
+    struct rig r = {.lengths = ms_lengths_create(100)};
+
+    o.policy = o.policy ? o.policy : &ms_policy_fifo;
+    r.s = ms_scheduler_create(&o, r.lengths, NULL);
+    assert_non_null(r.s);
+    return r;
+}
+
+static void rig_finish(struct rig *r)
+{
+    ms_scheduler_destroy(r->s);
+    ms_lengths_destroy(r->lengths);
+}
+#define RIG(name, ...)                                                                 \
+    MS_CLEANUP(rig_finish)                                                             \
+    struct rig name = rig_make((struct ms_scheduler_options){__VA_ARGS__})
+
+static int take(struct rig *r, struct ms_generate_event e)
+{
+    return ms_scheduler_step(r->s, &e, r->now_ns, &r->d, &r->count);
+}
+#define EVENT(r, kind, ...)                                                            \
+    assert_int_equal(take(r, (struct ms_generate_event){.what = kind, __VA_ARGS__}), 0)
+#define REFUSED(r, code, kind, ...)                                                    \
+    assert_int_equal(take(r, (struct ms_generate_event){.what = kind, __VA_ARGS__}),   \
+                     code)
+
+/* Exactly these decisions were made. */
+#define DECIDED(r, ...)                                                                \
+    do {                                                                               \
+        const uint32_t wanted_[] = {__VA_ARGS__};                                      \
+        assert_int_equal((r)->count, MS_COUNT(wanted_));                               \
+        for (size_t i_ = 0; i_ < MS_COUNT(wanted_); i_++)                              \
+            assert_int_equal((r)->d[i_].what, wanted_[i_]);                            \
+    } while (0)
+#define NOTHING(r) assert_int_equal((r)->count, 0)
+
+static void up(struct rig *r, uint32_t replica, uint32_t slots)
+{
+    EVENT(r, MS_REPLICA_UP, .replica = replica, .epoch = 1, .samples = slots);
+}
+
+static void submit(struct rig *r, uint64_t id, uint32_t samples)
+{
+    EVENT(r,
+          MS_SUBMIT,
+          .id = id,
+          .key = id,
+          .samples = samples,
+          .prompt = 10,
+          .max_new = 100,
+          .replica = MS_NOWHERE);
+    NOTHING(r);
+}
+
+/* Submit and look; the decisions are of the tick. */
+static void submit_now(struct rig *r, uint64_t id, uint32_t samples)
+{
+    submit(r, id, samples);
+    EVENT(r, MS_TICK);
+}
+
+static void test_one_group_from_submit_to_consumed(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t a, b;
+
+    (void)state;
+    up(&r, 0, 4);
+    submit_now(&r, 7, 2);
+    DECIDED(&r, MS_SEND, MS_SEND);
+    a = r.d[0].id;
+    b = r.d[1].id;
+    assert_int_equal(r.d[0].group, 7);
+    assert_int_equal(r.d[0].seq, 0);
+    assert_int_equal(r.d[1].seq, 1);
+    assert_int_equal(r.d[0].attempt, 1);
+    assert_int_equal(r.d[0].max_tokens, 100);
+    EVENT(&r, MS_PULL, .id = 5, .samples = 1);
+    NOTHING(&r);
+    EVENT(&r, MS_FINISHED, .id = a, .attempt = 1, .tokens = 30);
+    NOTHING(&r);
+    EVENT(&r, MS_FINISHED, .id = b, .attempt = 1, .tokens = 20);
+    DECIDED(&r, MS_READY, MS_DELIVER, MS_BATCH);
+    assert_int_equal(r.d[1].group, 7);
+    assert_int_equal(r.d[1].id, 5);
+    EVENT(&r, MS_FINISHED, .id = b, .attempt = 1, .tokens = 20); /* again */
+    NOTHING(&r);
+    assert_int_equal(ms_scheduler_stats(r.s).late, 1);
+    EVENT(&r, MS_CONSUMED, .id = 5);
+    REFUSED(&r, -ENOENT, MS_CONSUMED, .id = 5);
+    assert_int_equal(ms_scheduler_stats(r.s).tokens, 50);
+    assert_int_equal(ms_scheduler_stats(r.s).groups, 0);
+    assert_true(ms_lengths_has(r.lengths, 7));
+}
+
+static void test_refused_changes_nothing(void **state)
+{
+    RIG(r, .seed = 1);
+
+    (void)state;
+    REFUSED(&r, -EINVAL, 0);
+    REFUSED(&r, -EINVAL, MS_GENERATE_WHATS);
+    REFUSED(&r, -EINVAL, MS_SUBMIT, .id = 0, .samples = 1, .max_new = 1);
+    REFUSED(&r, -EINVAL, MS_SUBMIT, .id = 1, .samples = 0, .max_new = 1);
+    REFUSED(&r, -EINVAL, MS_SUBMIT, .id = 1, .samples = 1, .max_new = 0);
+    REFUSED(&r, -EINVAL, MS_SUBMIT, .id = 1, .samples = 5000, .max_new = 1);
+    REFUSED(
+        &r, -EINVAL, MS_SUBMIT, .id = 1, .samples = 1, .surplus = ~0U, .max_new = 1);
+    submit(&r, 1, 1);
+    REFUSED(&r, -EEXIST, MS_SUBMIT, .id = 1, .samples = 1, .max_new = 1);
+    REFUSED(&r, -ENOENT, MS_CANCEL_GROUP, .id = 2);
+    REFUSED(&r, -ENOENT, MS_CANCEL, .id = 99);
+    REFUSED(&r, -ENOENT, MS_REPLICA_DOWN, .replica = 0, .epoch = 1);
+    REFUSED(&r, -EINVAL, MS_REPLICA_UP, .replica = 1U << 20, .epoch = 1, .samples = 1);
+    REFUSED(&r, -EINVAL, MS_REPLICA_UP, .replica = 0, .epoch = 1, .samples = 0);
+    REFUSED(&r, -EINVAL, MS_PULL, .id = 0, .samples = 1);
+    REFUSED(&r, -ENOENT, MS_VERDICT, .id = 9);
+    r.now_ns = -1;
+    REFUSED(&r, -EINVAL, MS_TICK); /* time does not go back */
+    assert_int_equal(ms_scheduler_stats(r.s).groups, 1);
+}
+
+static void test_limits_of_replicas(void **state)
+{
+    RIG(r, .seed = 1);
+
+    (void)state;
+    EVENT(&r, MS_REPLICA_UP, .replica = 0, .epoch = 1, .samples = 8, .tokens = 25);
+    up(&r, 1, 3);
+    submit_now(&r, 1, 9);
+    /* 3 on the one with slots, 2 of 10 tokens on the one with 25 tokens of cache */
+    assert_int_equal(r.count, 5);
+    EVENT(&r, MS_FINISHED, .id = r.d[0].id, .attempt = 1, .tokens = 1);
+    DECIDED(&r, MS_SEND);
+}
+
+static void test_retry_waits_for_the_ack(void **state)
+{
+    RIG(r, .seed = 1, .silence_ns = S(30));
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 2);
+    up(&r, 1, 2);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    EVENT(&r, MS_PROGRESS, .id = id, .attempt = 1, .tokens = 12);
+    r.now_ns = S(29);
+    EVENT(&r, MS_LOAD, .replica = 0, .epoch = 1, .samples = 1, .step_ns = 1);
+    EVENT(&r, MS_LOAD, .replica = 1, .epoch = 1, .samples = 1, .step_ns = 1);
+    r.now_ns = S(30);
+    assert_true(ms_scheduler_wake_ns(r.s) <= S(30));
+    EVENT(&r, MS_TICK); /* its replica lives, the request does not move */
+    DECIDED(&r, MS_ABORT);
+    assert_int_equal(r.d[0].why, MS_WHY_SILENT);
+    EVENT(&r, MS_TICK);
+    NOTHING(&r); /* never twice at once */
+    EVENT(&r, MS_ABORTED, .id = id, .attempt = 1, .tokens = 15);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].attempt, 2);
+    assert_int_equal(r.d[0].tokens, 15);
+    assert_int_equal(r.d[0].max_tokens, 85);
+    EVENT(&r, MS_FINISHED, .id = id, .attempt = 1, .tokens = 99); /* the old attempt */
+    NOTHING(&r);
+    EVENT(&r, MS_FINISHED, .id = id, .attempt = 2, .tokens = 40);
+    DECIDED(&r, MS_READY);
+}
+
+static void test_silent_replica_is_probed_and_evicted(void **state)
+{
+    RIG(r, .seed = 1, .silence_ns = S(30), .probe_ns = S(10));
+    uint32_t first;
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 2);
+    up(&r, 1, 2);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    first = r.d[0].replica;
+    EVENT(&r, MS_PROGRESS, .id = id, .attempt = 1, .tokens = 12);
+    r.now_ns = S(31);
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_PROBE);
+    assert_int_equal(r.d[0].replica, first);
+    EVENT(&r, MS_ALIVE, .replica = first, .epoch = 1);
+    r.now_ns = S(62);
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_PROBE);
+    r.now_ns = S(73);
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_EVICT, MS_SEND);
+    assert_int_equal(r.d[1].replica, 1 - first);
+    assert_int_equal(r.d[1].tokens, 12);               /* from what was streamed */
+    EVENT(&r, MS_ALIVE, .replica = first, .epoch = 1); /* too late */
+    NOTHING(&r);
+}
+
+static void test_poison_fails_its_group_only(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t id;
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++)
+        up(&r, i, 1);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    for (uint32_t attempt = 1; attempt <= 2; attempt++) {
+        uint32_t on = r.d[0].replica;
+
+        EVENT(&r, MS_REPLICA_DOWN, .replica = on, .epoch = 1);
+        DECIDED(&r, MS_SEND);
+        assert_int_equal(r.d[0].id, id);
+    }
+    EVENT(&r, MS_FAILED, .id = id, .attempt = 3);
+    DECIDED(&r, MS_DROP);
+    assert_int_equal(r.d[0].why, MS_WHY_POISON);
+    assert_int_equal(ms_scheduler_stats(r.s).failed, 1);
+    submit_now(&r, 2, 1);
+    DECIDED(&r, MS_SEND);
+}
+
+static void test_cancel(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t id[3];
+
+    (void)state;
+    up(&r, 0, 3);
+    submit_now(&r, 1, 4);
+    for (int i = 0; i < 3; i++)
+        id[i] = r.d[i].id;
+    EVENT(&r, MS_CANCEL, .id = id[1]); /* one, by its exact id */
+    DECIDED(&r, MS_ABORT);
+    assert_int_equal(r.d[0].id, id[1]);
+    EVENT(&r, MS_CANCEL, .id = id[1]);
+    NOTHING(&r);
+    EVENT(&r, MS_ABORTED, .id = id[1], .attempt = 1, .tokens = 3);
+    DECIDED(&r, MS_SEND); /* the fourth has its place */
+    EVENT(&r, MS_FINISHED, .id = id[0], .attempt = 1, .tokens = 3);
+    EVENT(&r, MS_CANCEL_GROUP, .id = 1);
+    DECIDED(&r, MS_ABORT, MS_ABORT, MS_DROP);
+    EVENT(&r, MS_CANCEL_GROUP, .id = 1); /* it is there until its aborts are answered */
+    NOTHING(&r);
+    EVENT(&r, MS_REPLICA_DOWN, .replica = 0, .epoch = 1);
+    NOTHING(&r);
+    REFUSED(&r, -ENOENT, MS_CANCEL_GROUP, .id = 1);
+    assert_int_equal(ms_scheduler_stats(r.s).live, 0);
+    submit(&r, 2, 1);
+    submit_now(&r, 3, 1);
+    EVENT(&r, MS_CANCEL_ALL);
+    DECIDED(&r, MS_DROP, MS_DROP);
+}
+
+static void test_deadline(void **state)
+{
+    RIG(r, .seed = 1);
+
+    (void)state;
+    up(&r, 0, 1);
+    EVENT(&r,
+          MS_SUBMIT,
+          .id = 1,
+          .samples = 2,
+          .max_new = 9,
+          .replica = MS_NOWHERE,
+          .deadline_ns = S(5));
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(ms_scheduler_wake_ns(r.s), S(5));
+    r.now_ns = S(5);
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_ABORT, MS_DROP);
+    assert_int_equal(r.d[1].why, MS_WHY_DEADLINE);
+    assert_true(ms_scheduler_wake_ns(r.s) == MS_NEVER);
+}
+
+static void test_surplus_is_aborted(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t last;
+
+    (void)state;
+    up(&r, 0, 8);
+    EVENT(
+        &r, MS_SUBMIT, .id = 1, .samples = 2, .surplus = 1, .max_new = 9, .replica = 0);
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_SEND, MS_SEND, MS_SEND);
+    last = r.d[1].id;
+    EVENT(&r, MS_FINISHED, .id = r.d[2].id, .attempt = 1, .tokens = 2);
+    EVENT(&r, MS_FINISHED, .id = last, .attempt = 1, .tokens = 3);
+    DECIDED(&r, MS_ABORT, MS_READY);
+    assert_int_equal(r.d[0].why, MS_WHY_SURPLUS);
+}
+
+static void test_filter_asks_for_another(void **state)
+{
+    RIG(r, .seed = 1, .filter = true);
+
+    (void)state;
+    up(&r, 0, 2);
+    submit(&r, 1, 1);
+    submit_now(&r, 2, 1);
+    EVENT(&r, MS_FINISHED, .id = r.d[0].id, .attempt = 1, .tokens = 2);
+    DECIDED(&r, MS_READY);
+    REFUSED(&r, -EINVAL, MS_VERDICT, .id = 2, .keep = 1); /* it still runs */
+    EVENT(&r, MS_PULL, .id = 1, .samples = 1);
+    NOTHING(&r); /* not judged yet */
+    EVENT(&r, MS_VERDICT, .id = 1, .keep = 0);
+    DECIDED(&r, MS_DROP, MS_REFILL);
+    assert_int_equal(r.d[0].why, MS_WHY_FILTERED);
+    assert_int_equal(r.d[1].tokens, 1);
+}
+
+/* Groups are handed out oldest first, come back from a consumer that died, and are dropped
+ * when their oldest token is too old. */
+static void test_batches_and_staleness(void **state)
+{
+    RIG(r, .seed = 1, .staleness_max = 1);
+
+    (void)state;
+    up(&r, 0, 8);
+    for (uint64_t g = 1; g <= 3; g++) {
+        submit_now(&r, g, 1);
+        EVENT(&r, MS_FINISHED, .id = r.d[0].id, .attempt = 1, .tokens = 2);
+    }
+    EVENT(&r, MS_PULL, .id = 1, .samples = 2);
+    DECIDED(&r, MS_DELIVER, MS_DELIVER, MS_BATCH);
+    assert_int_equal(r.d[0].group, 1);
+    EVENT(&r, MS_RETURNED, .id = 1);
+    EVENT(&r, MS_PULL, .id = 2, .samples = 1);
+    assert_int_equal(r.d[0].group, 1); /* it is again the oldest */
+    EVENT(&r, MS_ADVANCE, .version = 1);
+    NOTHING(&r);
+    EVENT(&r, MS_ADVANCE, .version = 2);
+    DECIDED(&r, MS_DROP, MS_DROP, MS_REFILL);
+    assert_int_equal(r.d[0].why, MS_WHY_STALE);
+    assert_int_equal(r.d[2].tokens, 2);
+    REFUSED(&r, -EINVAL, MS_ADVANCE, .version = 1);
+    EVENT(&r, MS_CONSUMED, .id = 2); /* a lease stays */
+}
+
+static void test_admission_is_bounded(void **state)
+{
+    RIG(r, .seed = 1, .batch = 2, .staleness_max = 1);
+
+    (void)state;
+    up(&r, 0, 100);
+    for (uint64_t g = 1; g <= 7; g++)
+        submit(&r, g, 1);
+    EVENT(&r, MS_TICK);
+    assert_int_equal(r.count, 4); /* (staleness + version + 1) * batch */
+    assert_int_equal(ms_scheduler_stats(r.s).held, 3);
+    EVENT(&r, MS_CANCEL_GROUP, .id = 1);
+    DECIDED(&r, MS_ABORT, MS_DROP, MS_SEND); /* rejected gives back */
+    EVENT(&r, MS_ADVANCE, .version = 1);
+    DECIDED(&r, MS_SEND, MS_SEND);
+}
+
+static void test_chunks_move_on(void **state)
+{
+    RIG(r, .seed = 1, .chunk = 40);
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 1);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    assert_int_equal(r.d[0].max_tokens, 40);
+    EVENT(&r, MS_CHUNK, .id = id, .attempt = 1, .tokens = 40);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].tokens, 40);
+    EVENT(&r, MS_CHUNK, .id = id, .attempt = 2, .tokens = 80);
+    assert_int_equal(r.d[0].max_tokens, 20);
+    EVENT(&r, MS_CHUNK, .id = id, .attempt = 3, .tokens = 100);
+    DECIDED(&r, MS_READY); /* max_new is the end */
+}
+
+static void test_weights_at_a_barrier(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t id[2];
+
+    (void)state;
+    up(&r, 0, 1);
+    up(&r, 1, 1);
+    submit_now(&r, 1, 2);
+    id[0] = r.d[0].id;
+    id[1] = r.d[1].id;
+    EVENT(&r, MS_WEIGHTS, .version = 3, .mode = MS_WEIGHTS_ABORT);
+    DECIDED(&r, MS_ABORT, MS_ABORT);
+    REFUSED(&r, -EINVAL, MS_WEIGHTS, .version = 4);
+    EVENT(&r, MS_ABORTED, .id = id[0], .attempt = 1, .tokens = 9);
+    DECIDED(&r, MS_UPDATE);
+    EVENT(&r, MS_WEIGHTS_READY, .replica = r.d[0].replica, .epoch = 1, .version = 3);
+    NOTHING(&r); /* the other one is not there yet */
+    EVENT(&r, MS_ABORTED, .id = id[1], .attempt = 1, .tokens = 0);
+    DECIDED(&r, MS_UPDATE);
+    EVENT(&r, MS_WEIGHTS_READY, .replica = r.d[0].replica, .epoch = 1, .version = 3);
+    DECIDED(&r, MS_UPDATED, MS_SEND, MS_SEND);
+    assert_int_equal(r.d[1].version, 3);
+    assert_int_equal(r.d[1].tokens, 9); /* a partial one first */
+    EVENT(&r, MS_FINISHED, .id = id[0], .attempt = 2, .tokens = 20);
+    EVENT(&r, MS_FINISHED, .id = id[1], .attempt = 2, .tokens = 20);
+    EVENT(&r, MS_PULL, .id = 1, .samples = 1);
+    assert_int_equal(r.d[0].version, 0); /* of its oldest token */
+}
+
+static void test_weights_rolling_and_waiting(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t id[2];
+    uint32_t on[2];
+
+    (void)state;
+    up(&r, 0, 1);
+    up(&r, 1, 1);
+    submit_now(&r, 1, 2);
+    for (int i = 0; i < 2; i++) {
+        id[r.d[i].replica] = r.d[i].id;
+        on[i] = r.d[i].replica;
+    }
+    assert_int_not_equal(on[0], on[1]);
+    EVENT(&r,
+          MS_WEIGHTS,
+          .version = 1,
+          .mode = MS_WEIGHTS_WAIT,
+          .rolling = 1,
+          .deadline_ns = S(10));
+    NOTHING(&r);
+    EVENT(&r, MS_FINISHED, .id = id[0], .attempt = 1, .tokens = 5);
+    DECIDED(&r, MS_UPDATE);
+    EVENT(&r, MS_WEIGHTS_READY, .replica = 0, .epoch = 1, .version = 1);
+    NOTHING(&r);
+    r.now_ns = S(10);
+    EVENT(&r, MS_TICK); /* the second does not end by itself */
+    DECIDED(&r, MS_ABORT);
+    EVENT(&r, MS_ABORTED, .id = id[1], .attempt = 1, .tokens = 5);
+    DECIDED(&r, MS_UPDATE, MS_SEND); /* and goes on where the weights are new */
+    assert_int_equal(r.d[1].replica, 0);
+    EVENT(&r, MS_REPLICA_DOWN, .replica = 1, .epoch = 1);
+    DECIDED(&r, MS_UPDATED); /* who is gone is not waited for */
+}
+
+static void test_weights_in_place(void **state)
+{
+    RIG(r, .seed = 1);
+
+    (void)state;
+    up(&r, 0, 1);
+    submit_now(&r, 1, 1);
+    EVENT(&r, MS_WEIGHTS, .version = 1, .mode = MS_WEIGHTS_KEEP);
+    DECIDED(&r, MS_UPDATE);
+    EVENT(&r, MS_WEIGHTS_READY, .replica = 0, .epoch = 1, .version = 1);
+    DECIDED(&r, MS_UPDATED);
+    assert_int_equal(ms_scheduler_stats(r.s).running, 1);
+}
+
+static void test_shrink_and_expand_keep_work(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 1);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    EVENT(&r, MS_DRAIN, .replica = 0);
+    DECIDED(&r, MS_ABORT);
+    EVENT(&r, MS_ABORTED, .id = id, .attempt = 1, .tokens = 50);
+    DECIDED(&r, MS_RELEASED);
+    EVENT(&r, MS_REPLICA_UP, .replica = 3, .epoch = 1, .samples = 1);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].tokens, 50);
+    EVENT(&r, MS_REPLICA_UP, .replica = 3, .epoch = 2, .samples = 1); /* restarted */
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].epoch, 2);
+    REFUSED(&r, -EINVAL, MS_REPLICA_UP, .replica = 3, .epoch = 1, .samples = 1);
+}
+
+static void test_longest_goes_first(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_longest);
+
+    (void)state;
+    for (uint64_t key = 1; key <= 3; key++) {
+        struct ms_length_sums sums = {0};
+
+        ms_length_sums_add(&sums, key == 2 ? 5000 : (uint32_t)(100 * key));
+        ms_length_sums_add(&sums, key == 2 ? 5100 : (uint32_t)(110 * key));
+        ms_lengths_learn(r.lengths, key, &sums, 0);
+    }
+    up(&r, 0, 1);
+    for (uint64_t g = 1; g <= 4; g++) /* 4 is not known: its probe goes before all */
+        EVENT(&r,
+              MS_SUBMIT,
+              .id = g,
+              .key = g,
+              .samples = 1,
+              .max_new = 10000,
+              .replica = MS_NOWHERE);
+    EVENT(&r, MS_TICK);
+    for (int i = 0; i < 4; i++) {
+        static const uint64_t wanted[] = {4, 2, 3, 1};
+        uint64_t id = r.d[r.count - 1].id;
+
+        assert_int_equal(r.d[r.count - 1].what, MS_SEND);
+        assert_int_equal(r.d[r.count - 1].group, wanted[i]);
+        EVENT(&r, MS_FINISHED, .id = id, .attempt = 1, .tokens = 10);
+    }
+}
+
+/* A session's next turn goes where its prefix is: at once, or when there is room; and
+ * elsewhere if that takes too long. */
+static void test_warm_replica(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_auto);
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 1);
+    up(&r, 1, 2);
+    EVENT(
+        &r, MS_SUBMIT, .id = 1, .samples = 1, .max_new = 9, .prompt = 9, .replica = 0);
+    EVENT(&r, MS_TICK);
+    assert_int_equal(r.d[0].replica, 0);
+    id = r.d[0].id;
+    EVENT(
+        &r, MS_SUBMIT, .id = 2, .samples = 1, .max_new = 9, .prompt = 9, .replica = 0);
+    EVENT(&r, MS_TICK);
+    NOTHING(&r); /* it waits for replica 0, and others pass */
+    EVENT(&r, MS_SUBMIT, .id = 3, .samples = 1, .max_new = 9, .replica = MS_NOWHERE);
+    EVENT(&r, MS_TICK);
+    assert_int_equal(r.d[0].replica, 1);
+    EVENT(&r, MS_FINISHED, .id = id, .attempt = 1, .tokens = 4);
+    DECIDED(&r, MS_READY, MS_SEND);
+    assert_int_equal(r.d[1].replica, 0);
+    EVENT(
+        &r, MS_SUBMIT, .id = 4, .samples = 1, .max_new = 9, .prompt = 9, .replica = 0);
+    EVENT(&r, MS_TICK);
+    NOTHING(&r);
+    r.now_ns = ms_scheduler_wake_ns(r.s);
+    assert_true(r.now_ns <= S(60));
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].replica, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_group_from_submit_to_consumed),
+        cmocka_unit_test(test_refused_changes_nothing),
+        cmocka_unit_test(test_limits_of_replicas),
+        cmocka_unit_test(test_retry_waits_for_the_ack),
+        cmocka_unit_test(test_silent_replica_is_probed_and_evicted),
+        cmocka_unit_test(test_poison_fails_its_group_only),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_surplus_is_aborted),
+        cmocka_unit_test(test_filter_asks_for_another),
+        cmocka_unit_test(test_batches_and_staleness),
+        cmocka_unit_test(test_admission_is_bounded),
+        cmocka_unit_test(test_chunks_move_on),
+        cmocka_unit_test(test_weights_at_a_barrier),
+        cmocka_unit_test(test_weights_rolling_and_waiting),
+        cmocka_unit_test(test_weights_in_place),
+        cmocka_unit_test(test_shrink_and_expand_keep_work),
+        cmocka_unit_test(test_longest_goes_first),
+        cmocka_unit_test(test_warm_replica),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

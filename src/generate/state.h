@@ -1,0 +1,169 @@
+/* state.h - what the scheduler knows; policies read it
+ *
+ * Flat arrays with 32-bit indexes. A request is in exactly one place: in the queue
+ * (QUEUED), on a replica's list (RUNNING, ABORTING, or PARKED), or nowhere (DONE, until its group
+ * ends). `ms_scheduler` is changed by the files of this folder only.
+ */
+#ifndef MS_GENERATE_STATE_H
+#define MS_GENERATE_STATE_H
+
+#include "base/map.h"
+#include "generate/scheduler.h"
+#include "generate/staleness.h"
+
+#define MS_NONE UINT32_MAX /* no index */
+
+enum ms_request_state {
+    MS_REQUEST_FREE,
+    MS_REQUEST_HELD, /* its group is not admitted yet */
+    MS_REQUEST_QUEUED,
+    MS_REQUEST_PARKED, /* queued for the replica that has its prefix, and no other */
+    MS_REQUEST_RUNNING,
+    MS_REQUEST_ABORTING,
+    MS_REQUEST_DONE,
+};
+
+struct ms_gen_request {
+    uint32_t generation; /* of this place in the array; the id's upper half */
+    uint32_t group, next;
+    uint32_t replica;       /* where it runs, or ran last: its prefix is warm there */
+    uint32_t before, after; /* on that replica; the longest silent first */
+    uint32_t attempt, queue_at;
+    uint32_t prompt, generated, max_new;
+    uint32_t kv;     /* tokens that it is counted with on its replica */
+    uint32_t oldest; /* version of its oldest token */
+    uint32_t failed_on[2];
+    uint16_t seq;
+    uint8_t state, failures;
+    uint8_t ends; /* ABORTING: and then it is not wanted any more */
+    uint8_t why;  /* ABORTING */
+    uint8_t is_probe, unused;
+    uint32_t target; /* of a move; MS_NOWHERE otherwise */
+    float rank;      /* QUEUED: the smallest goes first */
+    int64_t heard_ns, queued_ns;
+};
+
+enum ms_group_state {
+    MS_GROUP_FREE,
+    MS_GROUP_HELD,
+    MS_GROUP_OPEN,
+    MS_GROUP_JUDGED, /* finished, waits for its verdict */
+    MS_GROUP_READY,
+    MS_GROUP_LEASED,
+    MS_GROUP_ENDING, /* dropped or delivered; aborts are on their way */
+};
+
+struct ms_gen_group {
+    uint64_t id, key, batch;
+    uint32_t first;                 /* of its requests */
+    uint32_t wanted, done, pending; /* pending: requests that are not over */
+    uint32_t before, after;         /* in the list of its state, if it has one */
+    uint32_t oldest, deadline_at;
+    uint32_t hint;
+    uint8_t state, counted; /* counted: it has a place by `staleness` */
+    struct ms_length_sums sums;
+    struct ms_length_guess guess;
+    float expected; /* tokens of a sample that has none yet, by the guess */
+    int64_t deadline_ns, order;
+    uint64_t tokens;
+};
+
+enum ms_replica_state {
+    MS_REPLICA_GONE,
+    MS_REPLICA_OPEN,
+    MS_REPLICA_PAUSED, /* gets weights, or waits for its requests to leave first */
+    MS_REPLICA_DRAINING,
+};
+
+struct ms_gen_replica {
+    uint8_t state, probed, update; /* update: it has been told to */
+    uint32_t epoch, version, slots;
+    uint32_t in_flight;
+    uint32_t first, last;                       /* requests, the longest silent first */
+    uint32_t parked_first, parked_last, parked; /* the longest waiting first */
+    uint64_t kv, kv_max;                        /* counted tokens; 0: no limit */
+    int64_t heard_ns, probe_ns;
+};
+
+struct ms_gen_list {
+    uint32_t first, last;
+    uint64_t count;
+};
+
+struct ms_gen_key {
+    double key;
+    uint32_t index, tie;
+};
+
+struct ms_gen_heap { /* of requests by rank, or groups by deadline */
+    struct ms_gen_key *at;
+    size_t count, room;
+};
+
+enum { MS_BIAS_BINS = 64 };
+
+struct ms_scheduler {
+    struct ms_scheduler_options o;
+    struct ms_lengths *lengths;
+    uint64_t seed;
+    int64_t now_ns, last_plan_ns, last_guess_ns;
+    struct ms_gen_request *requests;
+    size_t request_count, request_room;
+    struct ms_gen_group *groups;
+    size_t group_count, group_room;
+    struct ms_gen_replica *replicas;
+    size_t replica_count, replica_room;
+    uint64_t slots; /* of all that are not gone */
+    uint32_t free_request, free_group;
+    struct ms_map by_id; /* a group's id: its index + 1 */
+    struct ms_gen_heap queue, deadlines;
+    struct ms_gen_list held, ready, leased;
+    uint64_t parked; /* requests */
+    uint64_t order;  /* of submission */
+    struct ms_generate_decision *out;
+    size_t out_count, out_room;
+    struct ms_staleness admission;
+    uint32_t version; /* the trainer's */
+    /* the next weights: 0 none */
+    bool weights, rolling;
+    uint8_t weights_mode;
+    uint32_t weights_version;
+    int64_t weights_deadline_ns;
+    uint64_t pull_id;
+    uint32_t pull_wanted;
+    double a_ns, b_ns; /* one step takes a + b * batch; 0: not known */
+    double fit[5];     /* decayed sums over batch x and step y: 1, x, y, xx, xy */
+    char *scratch;     /* of the plan */
+    size_t scratch_room;
+    uint64_t bins_all[MS_BIAS_BINS], bins_out[MS_BIAS_BINS];
+    struct ms_scheduler_stats stats;
+};
+
+static inline struct ms_gen_request *ms_request_at(const struct ms_scheduler *s,
+                                                   uint32_t i)
+{
+    return &s->requests[i];
+}
+
+static inline struct ms_gen_group *ms_group_at(const struct ms_scheduler *s, uint32_t i)
+{
+    return &s->groups[i];
+}
+
+/* May one more request of so many tokens go there? */
+static inline bool ms_replica_has_room(const struct ms_gen_replica *r, uint64_t kv)
+{
+    return r->state == MS_REPLICA_OPEN && r->in_flight < r->slots &&
+           (r->kv_max == 0 || r->kv + kv <= r->kv_max || r->in_flight == 0);
+}
+
+/* A seeded number, 0 to n - 1. */
+static inline uint32_t ms_scheduler_roll(struct ms_scheduler *s, uint32_t n)
+{
+    s->seed ^= s->seed << 13;
+    s->seed ^= s->seed >> 7;
+    s->seed ^= s->seed << 17;
+    return (uint32_t)((s->seed >> 33) % n);
+}
+
+#endif
