@@ -144,8 +144,11 @@ static struct ms_shard *shard_create(const struct ms_shard *with, int64_t now_ns
 {
     struct ms_shard *shard = malloc(sizeof *shard);
 
-    if (!shard)
+    if (!shard) {
+        ms_held_unref(with->held);
+        free(with->memory);
         return NULL;
+    }
     *shard = *with;
     shard->refs = 1;
     shard->used_ns = now_ns;
@@ -156,22 +159,22 @@ static struct ms_shard *shard_create(const struct ms_shard *with, int64_t now_ns
     shard->shape = strdup(with->shape);
     if (shard->id && shard->type && shard->dtype && shard->shape)
         return shard;
-    shard->held = NULL; /* the caller's */
-    shard->memory = NULL;
     shard_free(shard);
     return NULL;
 }
 
 /* With the lock held; *old is to be freed without it. */
-static int
-add_locked(struct ms_shards *s, struct ms_shard *shard, struct ms_shard **old)
+static int add_locked(struct ms_shards *s,
+                      struct ms_shard *shard,
+                      struct ms_shard **old,
+                      struct ms_error *err)
 {
     struct ms_shard *before = find_locked(s, shard->id);
 
     if (before)
         *old = remove_locked(s, before);
     if (!tsearch(shard, &s->by_id, compare))
-        return -ENOMEM;
+        return ms_error_set(err, -ENOMEM, "out of memory");
     ms_list_add_tail(&s->by_use, &shard->link);
     s->count++;
     s->bytes += shard->len;
@@ -185,16 +188,17 @@ int ms_shards_add(struct ms_shards *s,
                   int64_t now_ns,
                   struct ms_error *err)
 {
-    struct ms_shard *shard = NULL, *old = NULL;
-    int rc = check_words(with, err);
+    struct ms_shard *shard = shard_create(with, now_ns), *old = NULL;
+    int rc;
 
+    if (!shard)
+        return ms_error_set(err, -ENOMEM, "out of memory");
     pthread_mutex_lock(&s->lock);
+    rc = check_words(shard, err);
     if (rc == 0)
-        rc = check_room(s, with, find_locked(s, with->id), err);
-    if (rc == 0 && !(shard = shard_create(with, now_ns)))
-        rc = ms_error_set(err, -ENOMEM, "out of memory");
-    if (rc == 0 && add_locked(s, shard, &old) < 0)
-        rc = ms_error_set(err, -ENOMEM, "out of memory");
+        rc = check_room(s, shard, find_locked(s, shard->id), err);
+    if (rc == 0)
+        rc = add_locked(s, shard, &old, err);
     if (rc == 0 && !s->is_watched) {
         s->is_watched = true;
         rc = 1;
@@ -202,12 +206,8 @@ int ms_shards_add(struct ms_shards *s,
     pthread_mutex_unlock(&s->lock);
     if (old)
         shard_free(old);
-    if (rc < 0 && shard) {
-        shard_free(shard); /* with what it keeps */
-    } else if (rc < 0) {
-        ms_held_unref(with->held);
-        free(with->memory);
-    }
+    if (rc < 0)
+        shard_free(shard);
     return rc;
 }
 
