@@ -99,17 +99,19 @@ class Daemon:
         self.address = self.head.wait_line("listening on").rpartition(" ")[2]
         self.secret_file = str(self.folder / "head" / "secret")
 
-    def agent(self, node: str, gpus: int = 2) -> Process:
+    def agent(self, node: str, gpus: int = 2, tls: str = "auto") -> Process:
         """One more, which has joined when this returns."""
-        one = self.begin_agent(node, gpus)
+        one = self.begin_agent(node, gpus, tls=tls)
         one.wait_line("has joined")
         self.agents[node] = one
         return one
 
-    def begin_agent(self, node: str, gpus: int = 2, secret: str = "") -> Process:
+    def begin_agent(
+        self, node: str, gpus: int = 2, secret: str = "", tls: str = "auto"
+    ) -> Process:
         args = ["agent", "--head", self.address, "--node-name", node]
         args += ["--secret-file", secret or self.secret_file]
-        args += ["--num-gpus", str(gpus), "--bind", "127.0.0.1"]
+        args += ["--num-gpus", str(gpus), "--bind", "127.0.0.1", "--tls", tls]
         self.begun.append(Process(args, self.env))
         return self.begun[-1]
 

@@ -31,6 +31,13 @@ class Engine:
     def env(self, *names):
         return [os.environ.get(name) for name in names]
 
+    def pids(self):
+        with open(f"/proc/{os.getppid()}/stat") as stat:  # the agent
+            supervisor = int(stat.read().rpartition(")")[2].split()[1])
+        with open(f"/proc/{supervisor}/stat") as stat:
+            session = int(stat.read().rpartition(")")[2].split()[1])
+        return [os.getpid(), os.getppid(), supervisor, session]
+
     def leave(self):
         os._exit(7)
 
@@ -174,6 +181,7 @@ def test_killed(server: Server) -> None:
     server.process.wait()
     until(lambda: leftovers(server.mark) == [])
     assert (server.folder / "end").read_text() == "destroyed"
+    assert "Traceback" not in server.log
 
 
 def test_its_worker_ends(server: Server) -> None:
@@ -185,6 +193,19 @@ def test_its_worker_ends(server: Server) -> None:
     assert leftovers(server.mark) == []
 
 
+@pytest.mark.parametrize("who", ["worker", "agent", "supervisor", "session"])
+def test_one_of_them_is_killed(server: Server, who: str) -> None:
+    """All end, and the server says that it has failed."""
+    server.make_engine()
+    pids = server.call("pids")
+    names = ("worker", "agent", "supervisor", "session")
+    os.kill(pids[names.index(who)], signal.SIGKILL)
+    code = server.process.wait(PATIENCE_S)
+    assert code == 137 if who == "worker" else code != 0, server.log
+    until(lambda: leftovers(server.mark) == [])
+    assert len(server.log.splitlines()) > 1  # it says something
+
+
 def test_a_port_that_is_taken(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "second"
     folder.mkdir()
@@ -194,6 +215,15 @@ def test_a_port_that_is_taken(server: Server, tmp_path: Path) -> None:
         "address already in use" in second.log.lower()
     )  # what LocalScheduler looks for
     second.end()
+
+
+def test_a_second_of_the_same_name_fails(server: Server) -> None:
+    """The record stays that of the one that serves."""
+    before = server.record.read_text()
+    second = Server(server.folder, int(server.url.rpartition(":")[2]))
+    assert second.process.wait(PATIENCE_S) == 1
+    second.end()
+    assert server.record.read_text() == before
 
 
 def test_any_port(tmp_path: Path) -> None:

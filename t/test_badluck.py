@@ -300,8 +300,11 @@ def test_constructor_dies(nothing_new: None) -> None:
 
 
 def test_constructor_hangs(nothing_new: None, bell: Bells) -> None:
-    with pytest.raises(muster.DeadlineExceeded, match="failing"):
+    with pytest.raises(muster.DeadlineExceeded, match="failing") as late:
         muster.Cluster("failing", Hangs, args=(bell().path,), start_timeout=0.5)
+    first, _, stack = str(late.value).partition("\n\nIn the worker:\n")
+    assert "not made within 0.5 s (start_timeout)" in first
+    assert "Current thread" in stack and "in __init__" in stack, stack
 
 
 def test_interpreter_that_is_not_there(nothing_new: None) -> None:

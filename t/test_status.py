@@ -133,6 +133,9 @@ def test_idle_busy_and_queued(cluster: Callable[..., Any], bell: Bell) -> None:
     assert busy["doing"] == "busy" and busy["method"] == "default.wait"
     assert activity("plain")["for_s"] > busy["for_s"] > 0
     assert activity("plain", 1)["doing"] == "idle"
+    text = run("get", "worker/plain/0")
+    assert re.search(r"^doing +busy$", text, re.M)
+    assert re.search(r"^default.fail +1 +1 ", text, re.M), text
     row = next(row for row in run("status").splitlines() if row.startswith("plain/0"))
     assert re.match(r"plain/0 +busy +\S+ +wait +2 +2 +1 ", row), row
     for _ in futures:

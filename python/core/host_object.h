@@ -7,6 +7,7 @@
  * chain.c    who waits for whom
  * end.c      the end that SIGTERM asks for
  * shards.c   tensors that are kept for HTTP
+ * debug.c    the debugger's terminal
  */
 #ifndef MS_PYTHON_HOST_OBJECT_H
 #define MS_PYTHON_HOST_OBJECT_H
@@ -61,6 +62,14 @@ PyObject *host_poll(PyObject *self, PyObject *unused);
 PyObject *host_shard_add(PyObject *self, PyObject *args);
 PyObject *host_shard_find(PyObject *self, PyObject *id);
 PyObject *host_shard_remove(PyObject *self, PyObject *id);
+
+/* debug.c */
+/* The program waits at a place; true: a client sees it. */
+PyObject *host_debug_open(PyObject *self, PyObject *where);
+PyObject *host_debug_write(PyObject *self, PyObject *text);
+/* The line that is typed behind this prompt. */
+PyObject *host_debug_read(PyObject *self, PyObject *prompt);
+PyObject *host_debug_close(PyObject *self, PyObject *unused);
 
 /* end.c */
 /* For the handler of SIGTERM: raise SystemExit, again and again until the worker leaves.

@@ -205,6 +205,10 @@ static PyMethodDef host_methods[] = {
     {"shard_add", host_shard_add, METH_VARARGS, NULL},
     {"shard_find", host_shard_find, METH_O, NULL},
     {"shard_remove", host_shard_remove, METH_O, NULL},
+    {"debug_open", host_debug_open, METH_O, NULL},
+    {"debug_write", host_debug_write, METH_O, NULL},
+    {"debug_read", host_debug_read, METH_O, NULL},
+    {"debug_close", host_debug_close, METH_NOARGS, NULL},
     {"forget", host_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -416,6 +416,16 @@ class Host:
     def wake_fd(self) -> int:
         """A byte written here makes `serve` look for signals."""
 
+    def debug_open(self, where: str, /) -> bool:
+        """The program waits there; True: a client has attached."""
+
+    def debug_write(self, text: str, /) -> None: ...
+    def debug_read(self, prompt: str, /) -> str:
+        """Block until a client has typed a line."""
+
+    def debug_close(self) -> None:
+        """The program goes on."""
+
     def serve(self) -> None:
         """Run requests, one at a time, in order, until `stop`."""
 

@@ -178,6 +178,10 @@
 #define MS_PORTS_MAX         1024u                /* ports held by one process */
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */
 #define MS_STACK_THREADS_MAX 512u
+#define MS_DEBUG_WHERE_MAX   512u              /* of a place, and of a client's name */
+#define MS_DEBUG_OUTPUT_MAX  ((size_t)1 << 20) /* of a debugger, not yet read */
+#define MS_DEBUG_HOLD_NS     (5 * MS_NS_PER_S) /* a client's question, at most */
+#define MS_DEBUG_LEASE_NS    (2 * MS_NS_PER_S) /* without one until it is gone */
 #define MS_ACTIVITY_NS       (500 * MS_NS_PER_MS) /* for a worker to say what it does */
 #define MS_DEVICE_MEMORY_OLD_NS                                                        \
     (10 * MS_NS_PER_S) /* what was read of devices is shown, and a reading may take */

@@ -197,6 +197,7 @@ enum ms_exit ms_cmd_get(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stop(const struct ms_cli *cli);
 enum ms_exit ms_cmd_logs(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stack(const struct ms_cli *cli);
+enum ms_exit ms_cmd_debug(const struct ms_cli *cli);
 enum ms_exit ms_cmd_doctor(const struct ms_cli *cli);
 enum ms_exit ms_cmd_version(const struct ms_cli *cli);
 enum ms_exit ms_cmd_help(const struct ms_cli *cli);

@@ -26,7 +26,7 @@ static void print_value(const char *key, const json_t *value)
 
     if (json_is_string(value)) {
         print_clean(json_string_value(value));
-    } else if (json_is_integer(value) && strcmp(key, "memory") == 0) {
+    } else if (json_is_integer(value) && strstr(key, "memory")) {
         fputs(ms_amount_bytes((uint64_t)json_integer_value(value)).text, stdout);
     } else if (json_is_boolean(value)) {
         fputs(json_is_true(value) ? "yes" : "no", stdout);
@@ -42,7 +42,7 @@ static void print_field(const char *key, const json_t *value)
     size_t count = json_array_size(value);
 
     ms_out_style(MS_STYLE_FAINT);
-    printf("%-12s ", key);
+    printf("%-13s ", key);
     ms_out_plain();
     if (!json_is_array(value))
         print_value(key, value);
@@ -95,6 +95,29 @@ static enum ms_exit print_workers(const Muster__ClusterStatus *c)
     return ms_view_print(&ms_view_kinds[MS_VIEW_WORKERS], &s, 0);
 }
 
+/* Its methods, the most called first. */
+static enum ms_exit print_methods(const Muster__Activity *a)
+{
+    char mean[24], total[24];
+    struct ms_grid g;
+
+    if (!a || !a->n_methods)
+        return MS_EXIT_OK;
+    putchar('\n');
+    ms_view_grid(&g, "lrrrr", "METHOD|CALLS|FAILED|MEAN|TOTAL");
+    for (size_t i = 0; i < a->n_methods; i++) {
+        const Muster__MethodCalls *m = a->methods[i];
+
+        ms_grid_add(&g, NULL, "%s", m->method);
+        ms_grid_add(&g, NULL, "%llu", (unsigned long long)m->calls);
+        ms_grid_add(&g, NULL, "%llu", (unsigned long long)m->failed);
+        ms_out_moment(m->total_ns / (m->calls ? m->calls : 1), mean);
+        ms_grid_add(&g, NULL, "%s", mean);
+        ms_grid_add(&g, NULL, "%s", ms_out_moment(m->total_ns, total));
+    }
+    return ms_out_grid(&g);
+}
+
 /* A line for each bundle that has a place. */
 static enum ms_exit print_pieces(const Muster__GroupStatus *group)
 {
@@ -121,9 +144,12 @@ show(const struct ms_cli *cli, size_t kind, struct ms_view_item item)
     if (ms_cli_has(cli, MS_OPT_JSON))
         return ms_out_json(object);
     print_fields(object);
+    print_fields(json_object_get(object, "activity"));
     json_decref(object);
     if (kind == MS_VIEW_WORKERS && w->exit)
         print_end(w->exit);
+    if (kind == MS_VIEW_WORKERS)
+        return print_methods(w->activity);
     if (kind == MS_VIEW_CLUSTERS)
         return print_workers(item.at);
     return kind == MS_VIEW_GROUPS ? print_pieces(item.at) : MS_EXIT_OK;

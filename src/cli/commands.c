@@ -117,6 +117,24 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_stack,
     },
     {
+        .name = "debug",
+        .operands = "[CLUSTER/RANK]",
+        .operands_max = 1,
+        .words = MS_WORDS_WORKERS,
+        .summary = "attach to a worker that waits at a breakpoint()",
+        .text =
+            "Without an operand, those that wait. The prompt is pdb's: `c` lets the "
+            "call go on and leaves,\n`q` fails it with BdbQuit. Ctrl-D, and the loss "
+            "of this command, leave the worker waiting: it\ncan be attached to again. "
+            "Ctrl-C interrupts what the prompt runs, or stops the program where\nit "
+            "is. Commands can be piped in. One at a time can attach to a worker.",
+        .example = "muster debug\nmuster debug actor/0\n"
+                   "echo 'p self.step\nc' | muster debug actor/0",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_debug,
+    },
+    {
         .name = "stop",
         .operands = "[cluster NAME | session]",
         .operands_max = 2,

@@ -127,7 +127,9 @@ const char *ms_out_moment(uint64_t ns, char out[24])
 {
     if (ns >= 10 * (uint64_t)MS_NS_PER_S)
         return ms_out_duration(ns, out);
-    if (ns < (uint64_t)MS_NS_PER_S)
+    if (ns < (uint64_t)MS_NS_PER_MS)
+        snprintf(out, 24, "%lluus", (unsigned long long)(ns / (uint64_t)MS_NS_PER_US));
+    else if (ns < (uint64_t)MS_NS_PER_S)
         snprintf(out, 24, "%llums", (unsigned long long)(ns / (uint64_t)MS_NS_PER_MS));
     else
         snprintf(out, 24, "%.1fs", (double)ns / (double)MS_NS_PER_S);

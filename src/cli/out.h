@@ -50,7 +50,7 @@ char *ms_out_clean(char *text);
 
 /* "3m12s", "2h05m", "4d03h"; returns `out`. */
 const char *ms_out_duration(uint64_t ns, char out[24]);
-/* The same, and below ten seconds "250ms", "3.2s". */
+/* The same, and below ten seconds "40us", "250ms", "3.2s". */
 const char *ms_out_moment(uint64_t ns, char out[24]);
 
 #endif

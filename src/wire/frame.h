@@ -79,6 +79,7 @@ enum ms_op {
     MS_OP_HEALTH = 1,         /* -> Health; answered by the I/O thread */
     MS_OP_STACK = 2,          /* -> Stack; answered by the I/O thread */
     MS_OP_ALLOC_PORTS = 3,    /* AllocPorts -> Ports; answered by the I/O thread */
+    MS_OP_DEBUG = 4,          /* Debug -> DebugState; answered by the I/O thread */
     MS_OP_CONFIGURE = 16,     /* engine thread */
     MS_OP_SET_ENV = 17,       /* engine thread */
     MS_OP_CREATE_ENGINE = 18, /* engine thread */

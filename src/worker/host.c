@@ -9,6 +9,7 @@
 #include "wire/frame.h"
 #include "worker/host_impl.h"
 #include "worker/keeper.h"
+#include "worker/stack.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -117,6 +118,30 @@ static void on_steps_done(void *arg, const Muster__StepsDone *done)
 {
     tell_agent(arg, MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE, done);
 }
+
+/* Of the main thread, which runs the steps, without the others. */
+static void take_stack(void *arg, struct ms_buf *out)
+{
+    struct ms_host *h = arg;
+    const char *text, *from, *end;
+
+    if (h->python_stack_fd < 0) {
+        ms_stack_native(out);
+        return;
+    }
+    ms_stack_python(h->main_tid, h->python_stack_fd, out);
+    text = ms_buf_str(out);
+    from = text ? strstr(text, "Current thread") : NULL;
+    if (!from)
+        return;
+    end = strstr(from, "\n\n");
+    if (end)
+        out->len = (size_t)(end - text);
+    ms_buf_consume(out, (size_t)(from - text));
+}
+
+static const struct ms_steps_ops steps_ops = {.on_done = on_steps_done,
+                                              .stack = take_stack};
 
 static const struct ms_link_ops link_ops = {.on_body = on_link_body,
                                             .on_closed = on_link_closed};
@@ -268,9 +293,10 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
     h->link = ms_link_create(h->loop, h->control_fd, &link_ops, h);
     if (h->server) {
         h->http = ms_worker_http_create(&ho);
-        h->steps = ms_steps_create(h->server, on_steps_done, h);
+        h->steps = ms_steps_create(h->server, &steps_ops, h);
     }
-    if (!h->server || !h->client || !h->link || !h->http || !h->steps)
+    h->debug = ms_debug_create(h->loop, h->main_tid);
+    if (!h->server || !h->client || !h->link || !h->http || !h->steps || !h->debug)
         return ms_error_set(err, -ENOMEM, "cannot make the worker's server");
     if (o->listen_tcp_fd >= 0 && ms_server_listen(h->server, o->listen_tcp_fd) < 0)
         return ms_error_set(err, -ENOMEM, "cannot watch the TCP port");
@@ -337,6 +363,11 @@ struct ms_worker_http *ms_host_http(struct ms_host *h)
 struct ms_client *ms_host_client(struct ms_host *h)
 {
     return h->client;
+}
+
+struct ms_debug *ms_host_debug(struct ms_host *h)
+{
+    return h->debug;
 }
 
 int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count)

@@ -17,6 +17,7 @@
 #include "wire/server/server.h"
 
 struct ms_host;
+struct ms_debug;
 struct ms_worker_http;
 
 struct ms_host_options {
@@ -42,6 +43,7 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
 const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h);
 struct ms_server *ms_host_server(struct ms_host *h);
 struct ms_client *ms_host_client(struct ms_host *h);
+struct ms_debug *ms_host_debug(struct ms_host *h);
 /* How many changes of clusters (resized, initialized) its agent knows of. Any thread. */
 uint64_t ms_host_changes(const struct ms_host *h);
 

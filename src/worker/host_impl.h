@@ -10,6 +10,7 @@
 #include "io/loop.h"
 #include "wire/client/client.h"
 #include "wire/link/link.h"
+#include "worker/debug.h"
 #include "worker/host.h"
 #include "worker/http/http.h"
 #include "worker/steps.h"
@@ -24,6 +25,7 @@ struct ms_host {
     struct ms_spin *spin;
     struct ms_worker_http *http;
     struct ms_steps *steps;
+    struct ms_debug *debug;
     Muster__WorkerBoot *boot;
     pthread_t thread;
     pid_t main_tid;

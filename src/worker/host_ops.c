@@ -161,6 +161,9 @@ void ms_host_on_request(void *arg, struct ms_request *r)
     case MS_OP_ALLOC_PORTS:
         do_alloc_ports(arg, r);
         break;
+    case MS_OP_DEBUG:
+        ms_debug_ask(((struct ms_host *)arg)->debug, r);
+        break;
     default:
         ms_request_fail_text(
             r, MUSTER__FAILURE__KIND__REFUSED, "unknown operation %u", r->op);

@@ -1,6 +1,5 @@
 /* steps.c - runs the steps of a cluster in the engine, one after the other */
 #include "worker/steps.h"
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/proto.h"
@@ -9,7 +8,7 @@
 
 struct ms_steps {
     struct ms_server *server;
-    ms_steps_done_fn *on_done;
+    const struct ms_steps_ops *ops;
     void *arg;
     Muster__RunSteps *run;   /* under way, or the last one; NULL: there was none */
     Muster__StepsDone *done; /* its answers so far */
@@ -20,12 +19,12 @@ struct ms_steps {
 static void next(struct ms_steps *s);
 
 struct ms_steps *
-ms_steps_create(struct ms_server *server, ms_steps_done_fn *on_done, void *arg)
+ms_steps_create(struct ms_server *server, const struct ms_steps_ops *ops, void *arg)
 {
     struct ms_steps *s = calloc(1, sizeof *s);
 
     if (s)
-        *s = (struct ms_steps){.server = server, .on_done = on_done, .arg = arg};
+        *s = (struct ms_steps){.server = server, .ops = ops, .arg = arg};
     return s;
 }
 
@@ -48,7 +47,7 @@ void ms_steps_destroy(struct ms_steps *s)
 static void finish(struct ms_steps *s)
 {
     s->is_over = true;
-    s->on_done(s->arg, s->done);
+    s->ops->on_done(s->arg, s->done);
 }
 
 /* A failure of our own; without memory for it the run ends without a failure, and with
@@ -137,20 +136,34 @@ static Muster__StepsDone *done_create(const Muster__RunSteps *run)
     return (Muster__StepsDone *)ms_proto_copy(&empty.base);
 }
 
-/* Another run, while one is under way or no memory is left. */
-static void refuse(struct ms_steps *s, Muster__RunSteps *run)
+/* This run fails now, and no other is touched. */
+static void refuse(struct ms_steps *s,
+                   const Muster__RunSteps *run,
+                   Muster__Failure__Kind kind,
+                   const char *message,
+                   const char *traceback)
 {
-    static char busy[] = "this worker does other steps just now";
     Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
     Muster__Failure failure = MUSTER__FAILURE__INIT;
 
-    failure.kind = MUSTER__FAILURE__KIND__REFUSED;
-    failure.message = busy;
+    failure.kind = kind;
+    failure.message = (char *)(uintptr_t)message;
+    failure.traceback = (char *)(uintptr_t)traceback;
     done.uid = run->uid;
     done.run = run->run;
     done.failure = &failure;
-    s->on_done(s->arg, &done);
-    muster__run_steps__free_unpacked(run, NULL);
+    s->ops->on_done(s->arg, &done);
+}
+
+static void say_late(struct ms_steps *s, const Muster__RunSteps *run)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf stack = {0};
+    const char *text;
+
+    if (s->ops->stack)
+        s->ops->stack(s->arg, &stack);
+    text = ms_buf_str(&stack);
+    refuse(s, run, MUSTER__FAILURE__KIND__DEADLINE, "", text ? text : "");
 }
 
 int64_t ms_steps_since_ns(const struct ms_steps *s)
@@ -162,15 +175,25 @@ void ms_steps_run(struct ms_steps *s, Muster__RunSteps *run)
 {
     Muster__StepsDone *done;
 
+    if (run->is_late) {
+        say_late(s, run);
+        muster__run_steps__free_unpacked(run, NULL);
+        return;
+    }
     if (s->run && s->run->run == run->run) {
         muster__run_steps__free_unpacked(run, NULL);
         if (s->is_over)
-            s->on_done(s->arg, s->done);
+            s->ops->on_done(s->arg, s->done);
         return;
     }
     done = s->run && !s->is_over ? NULL : done_create(run);
     if (!done) {
-        refuse(s, run);
+        refuse(s,
+               run,
+               MUSTER__FAILURE__KIND__REFUSED,
+               "this worker does other steps just now",
+               "");
+        muster__run_steps__free_unpacked(run, NULL);
         return;
     }
     forget(s);

@@ -4,23 +4,31 @@
  * the agent. They go into the engine's queue one after the other; the first that fails is
  * the last. The answers of all of them travel back in one message.
  *
+ * If they take too long the head asks where they are (is_late): the answer is a failure with
+ * the engine's stack. The steps go on; the head ends the worker.
+ *
  * A run is known by its number. One that is asked for again, because a link broke on the
  * way, is done once: it is answered when it is over, or with the same answer again.
  */
 #ifndef MS_WORKER_STEPS_H
 #define MS_WORKER_STEPS_H
 
+#include "base/buf.h"
 #include "proto/muster.pb-c.h"
 #include "wire/server/server.h"
 
 struct ms_steps;
 
-/* A run is over; `done` is borrowed. Loop's thread. */
-typedef void ms_steps_done_fn(void *arg, const Muster__StepsDone *done);
+struct ms_steps_ops {
+    /* A run is over; `done` is borrowed. Loop's thread. */
+    void (*on_done)(void *arg, const Muster__StepsDone *done);
+    /* Where the engine is now. Loop's thread; may be NULL. */
+    void (*stack)(void *arg, struct ms_buf *out);
+};
 
-/* `server` is the engine's. NULL: out of memory. */
+/* `server` is the engine's; `ops` is borrowed. NULL: out of memory. */
 struct ms_steps *
-ms_steps_create(struct ms_server *server, ms_steps_done_fn *on_done, void *arg);
+ms_steps_create(struct ms_server *server, const struct ms_steps_ops *ops, void *arg);
 /* Before the server, and not while a run is under way on a loop that still runs. */
 void ms_steps_destroy(struct ms_steps *s);
 

@@ -55,11 +55,19 @@ static void on_done(void *arg, const Muster__StepsDone *done)
     rig_count(&b->rig, &b->done);
 }
 
+static void take_stack(void *arg, struct ms_buf *out)
+{
+    (void)arg;
+    ms_buf_printf(out, "in the constructor");
+}
+
 static void make_steps(void *arg)
 {
     struct bench *b = arg;
 
-    b->steps = ms_steps_create(b->rig.server, on_done, b);
+    static const struct ms_steps_ops ops = {on_done, take_stack};
+
+    b->steps = ms_steps_create(b->rig.server, &ops, b);
 }
 
 static void drop_steps(void *arg)
@@ -198,6 +206,28 @@ static void test_another_one_meanwhile_is_refused(void **state)
     assert_string_equal(b->order, "hold ");
 }
 
+/* The head asks where it is, and is told; what runs goes on. */
+static void test_late_steps_say_where_they_are(void **state)
+{
+    struct bench *b = *state;
+    Muster__RunSteps m = MUSTER__RUN_STEPS__INIT;
+
+    run(b, 1, (const char *[]){"hold", NULL});
+    rig_wait_count(&b->rig, &b->rig.held, 1);
+    m.run = 2;
+    m.is_late = true;
+    b->next = (Muster__RunSteps *)copy(&m.base);
+    rig_on_loop(&b->rig, b->rig.server_loop, begin, b);
+    assert_int_equal(b->done, 1);
+    assert_int_equal(b->last->run, 2);
+    assert_int_equal(b->last->failure->kind, MUSTER__FAILURE__KIND__DEADLINE);
+    assert_string_equal(b->last->failure->traceback, "in the constructor");
+    rig_open(&b->rig, 1);
+    rig_wait_count(&b->rig, &b->done, 2);
+    assert_int_equal(b->last->run, 1);
+    assert_null(b->last->failure);
+}
+
 static void test_what_is_no_step(void **state)
 {
     struct bench *b = *state;
@@ -226,6 +256,7 @@ int main(void)
         TEST(test_a_failure_is_the_last),
         TEST(test_one_that_is_asked_twice_is_done_once),
         TEST(test_another_one_meanwhile_is_refused),
+        TEST(test_late_steps_say_where_they_are),
         TEST(test_what_is_no_step),
     };
 

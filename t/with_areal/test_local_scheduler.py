@@ -46,8 +46,13 @@ class Scheduler:
             )
 
 
-@pytest.fixture
-def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield from started(tmp_path_factory.mktemp("local"), monkeypatch)
+
+
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     # it calls "python"
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     paths = [str(Path(__file__).parent.parent), os.environ["PYTHONPATH"]]
@@ -94,6 +99,7 @@ def test_forked_workers(scheduler: Scheduler) -> None:
 
 
 def test_deleted_workers_clean_up(scheduler: Scheduler) -> None:
+    """The last one: the workers are those of all tests here."""
     scheduler.local.delete_workers("actor")
     for rank in range(RANKS):
         end = scheduler.folder / f"{rank}.end"

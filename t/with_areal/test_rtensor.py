@@ -53,6 +53,7 @@ def used() -> int:
 
 def test_steps_leave_nothing_in_the_store(workers: list[Worker]) -> None:
     first, second = workers
+    clear_fetch_buffer()  # of other tests
     before = used()
     for step in range(10):
         batch = {"ids": torch.full((4, MIB // 8), step), "mask": torch.ones(4, 10)}

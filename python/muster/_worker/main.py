@@ -369,6 +369,8 @@ def prepare_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(file=2, all_threads=False)
     _hide_dropped()
+    if sys.breakpointhook is sys.__breakpointhook__:
+        sys.breakpointhook = _breakpoint
 
 
 def _prepare(worker: Worker) -> None:
@@ -378,6 +380,16 @@ def _prepare(worker: Worker) -> None:
     faulthandler.register(signum, file=fd, all_threads=True, chain=True)
     set_signal(_SIGTERM, worker.on_terminate)
     signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
+
+
+def _breakpoint(*args: Any, **kwargs: Any) -> Any:
+    """`breakpoint()`: `muster debug` attaches. PYTHONBREAKPOINT goes first, as ever."""
+    if os.environ.get("PYTHONBREAKPOINT") or _core.in_worker() is None:
+        return sys.__breakpointhook__(*args, **kwargs)
+    from muster._worker import debugger  # which few need
+
+    debugger.stop(sys._getframe(1), *args, **kwargs)
+    return None
 
 
 def _take_path(host: _core.Host) -> None:

@@ -30,13 +30,15 @@ class LogFiles:
         with self._lock:
             self._roles.add(role)
 
+    def has(self, role: str) -> bool:
+        with self._lock:
+            return role in self._roles
+
     def write(self, lines: Iterable[Line]) -> None:
         """On the thread that brings the lines. A full disk is not worth a job."""
         texts: dict[str, list[str]] = {}
-        with self._lock:
-            known = set(self._roles)
         for line in lines:
-            if line.cluster in known:
+            if self.has(line.cluster):
                 texts.setdefault(f"{line.cluster}.log", []).append(f"{line.text}\n")
                 merged = texts.setdefault("merged.log", [])
                 merged.append(f"[{line.cluster}] {line.text}\n")

@@ -16,14 +16,12 @@ from muster import _core, api
 from muster._cluster.member import http_url
 from muster._cluster.spec import cluster_spec
 from muster._worker.rtensor import NAMES_VARIABLE
+from muster.areal.log_files import LogFiles
 from muster.config import WorkerConfig
 from muster.errors import MusterError, WorkerDied
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
-
-    from muster._session.logs import Line
 
 # What a launcher says of the process that it has started; here it is a server's, and the
 # session must not take it for its own.
@@ -53,6 +51,7 @@ class Names:
         self.root = os.path.normpath(options.nfs_record_root)
         self.path = os.path.join(self.root, self.name, "ENTRY")
         self._resolve: Any = None
+        self._address = ""  # that was added
 
     def add(self, address: str) -> None:
         if self.kind == "nfs":  # a file, and AReaL need not be loaded for it
@@ -61,6 +60,7 @@ class Names:
             with open(written, "w") as out:
                 out.write(address)
             os.rename(written, self.path)
+            self._address = address
             return
         import importlib
 
@@ -69,11 +69,16 @@ class Names:
         self._resolve.reconfigure(config(**self.config))
         self._resolve.add(self.name, address, replace=True)
 
+    def _read(self) -> str:
+        with open(self.path) as entry:
+            return entry.read()
+
     def remove(self) -> None:
+        """Ours alone: another server of that name may have replaced it."""
         with suppress(Exception):  # a scheduler may have cleared the whole trial
             if self._resolve is not None:
                 self._resolve.delete(self.name)
-            elif self.kind == "nfs":
+            elif self._address and self._read() == self._address:
                 os.remove(self.path)
                 folder = os.path.dirname(self.path)
                 while folder != self.root:
@@ -81,24 +86,16 @@ class Names:
                     folder = os.path.dirname(folder)
 
 
-class ChildLogs:
-    """What forked workers print, in the files where AReaL's users look for it."""
+class ChildLogs(LogFiles):
+    """Of all but the server itself: whoever started that has its output."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         parts = ("logs", getpass.getuser(), options.experiment_name, options.trial_name)
-        self.folder = os.path.join(options.fileroot or "/tmp", *parts)
-        self.own = options.role
+        super().__init__(os.path.join(options.fileroot or "/tmp", *parts))
+        self.add(options.role)
 
-    def write(self, lines: Iterable[Line]) -> None:
-        for line in lines:
-            if line.cluster == self.own:
-                continue
-            texts = {line.cluster: line.text, "merged": f"[{line.cluster}] {line.text}"}
-            with suppress(OSError):  # a full disk is not worth a job
-                os.makedirs(self.folder, exist_ok=True)
-                for name, text in texts.items():
-                    with open(os.path.join(self.folder, f"{name}.log"), "a") as out:
-                        out.write(f"{text}\n")
+    def has(self, role: str) -> bool:
+        return not super().has(role)
 
 
 def _worker_env(names: Names) -> dict[str, str]:
@@ -151,7 +148,7 @@ def _exit_code(worker: dict[str, Any], role: str) -> int:
         peer.control("health", {}, _core.ANSWER_S)
     except WorkerDied as e:
         print(e, file=sys.stderr, flush=True)
-        return e.exit_code if e.exit_code and e.exit_code > 0 else 1
+        return 128 + e.signal if e.signal else e.exit_code
     except Exception as e:
         print(e, file=sys.stderr, flush=True)
     return 1
@@ -164,7 +161,8 @@ def serve(options: argparse.Namespace, stop_fd: int) -> int:
     names = Names(options)
     muster.init("local", num_gpus=0, dedup_logs=False)
     try:
-        api.session().pump.tap(ChildLogs(options).write)
+        with suppress(OSError):  # their folder cannot be made: they are on the terminal
+            api.session().pump.tap(ChildLogs(options).write)
         worker = _start(options, names)
         address = http_url(worker["address"]).removeprefix("http://")
         names.add(address)

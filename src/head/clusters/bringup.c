@@ -18,6 +18,8 @@
 
 /* After a failure, for those of other ranks. */
 #define TOGETHER_NS (500 * MS_NS_PER_MS)
+/* For workers that take too long to say where they are. */
+#define STACKS_NS (1 * MS_NS_PER_S)
 
 static void fail(struct ms_head_op *op);
 
@@ -75,17 +77,23 @@ static Muster__Failure *refused(const struct ms_error *why)
     return failure_create(MUSTER__FAILURE__KIND__REFUSED, why->text);
 }
 
-static Muster__Failure *late(int64_t timeout_ns)
+/* `stack`: where it was then, if it said so. */
+static Muster__Failure *late(int64_t timeout_ns, const char *stack)
 {
     struct ms_error text = {0};
+    Muster__Failure *f;
 
     ms_error_set(
         &text,
         -ETIMEDOUT,
         "it was not made within %g s (start_timeout): its constructor was still "
-        "running; with more time `muster stack` shows where it waits",
-        (double)timeout_ns / (double)MS_NS_PER_S);
-    return failure_create(MUSTER__FAILURE__KIND__DEADLINE, text.text);
+        "running%s",
+        (double)timeout_ns / (double)MS_NS_PER_S,
+        stack[0] ? "" : ", and did not say where");
+    f = failure_create(MUSTER__FAILURE__KIND__DEADLINE, text.text);
+    if (f)
+        ms_proto_set_text(&f->traceback, stack);
+    return f;
 }
 
 /* One clause of it, for those who read no more. */
@@ -167,15 +175,36 @@ void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
 
 /* ---- steps ----------------------------------------------------------------------- */
 
+/* Where are they? Those that do not say so in time have failed all the same. */
+static void ask_stacks(struct ms_head_op *op)
+{
+    op->bringup.is_late = true;
+    ms_timer_set(&op->deadline, STACKS_NS);
+    ms_changing_each (s, op->cluster) {
+        struct ms_node *n = ms_node_find(op->head, s->node);
+        Muster__RunSteps ask = MUSTER__RUN_STEPS__INIT;
+
+        ask.uid = s->now.uid;
+        ask.run = ms_random_id();
+        ask.is_late = true;
+        if (n && !s->has_answered)
+            ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, &ask, NULL);
+    }
+}
+
 static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
     struct ms_bringup *b = &op->bringup;
 
-    for (struct ms_slot *s = NULL; b->phase == MS_BRINGUP_STEPS &&
-                                   (s = ms_cluster_next_changing(op->cluster, s));)
+    if (b->phase == MS_BRINGUP_STEPS && !b->is_late) {
+        ask_stacks(op);
+        return;
+    }
+    for (struct ms_slot *s = NULL;
+         b->is_late && (s = ms_cluster_next_changing(op->cluster, s));)
         if (!s->has_answered)
-            add_failure(op, s, late(b->step_timeout_ns));
+            add_failure(op, s, late(b->step_timeout_ns, ""));
     if (b->phase < MS_BRINGUP_STEPS && !op->error.code)
         ms_error_set(&op->error,
                      -ETIMEDOUT,
@@ -285,6 +314,12 @@ steps_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
     (void)n;
     if (!s || s->has_answered)
         return;
+    if (b->is_late &&
+        (!d->failure || d->failure->kind == MUSTER__FAILURE__KIND__DEADLINE)) {
+        one_refused(
+            op, s, late(b->step_timeout_ns, d->failure ? d->failure->traceback : ""));
+        return;
+    }
     if (d->failure) {
         one_refused(op, s, MS_TAKE(d->failure));
         return;
@@ -448,6 +483,7 @@ void ms_bringup_begin(struct ms_head_op *op,
     ms_bringup_finish(op);
     b->phase = MS_BRINGUP_START;
     b->open = 0;
+    b->is_late = false;
     b->done = done;
     b->step_timeout_ns =
         step_timeout_ns > 0 ? step_timeout_ns : ms_bringup_timeout(op->cluster->spec);

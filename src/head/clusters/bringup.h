@@ -37,6 +37,7 @@ struct ms_bringup {
     enum ms_bringup_phase phase;
     size_t open; /* ranks whose steps are not done */
     int64_t step_timeout_ns;
+    bool is_late; /* workers were asked where they are */
     Muster__StepsDone
         *first; /* what rank 0 answered to its steps; NULL: not among them */
     void (*done)(struct ms_head_op *op);

@@ -98,16 +98,18 @@ json_t *ms_view_node(const ProtobufCMessage *node)
 /* null: it has ended, or its node does not answer. */
 static json_t *activity_json(const Muster__Activity *a)
 {
-    json_t *out;
+    json_t *out, *fields;
 
     if (!a)
         return json_null();
-    out = ms_message_print_fields(
+    out = MS_JSON({"doing", json_string(ms_view_doing_word(a->doing))});
+    fields = ms_message_print_fields(
         &a->base,
         "for_ns=for_s method calls_running calls_queued calls_done calls_failed memory "
         "cpu_ns=cpu_s device_memory methods(method calls failed total_ns=total_s "
         "took)");
-    json_object_set_new(out, "doing", json_string(ms_view_doing_word(a->doing)));
+    json_object_update(out, fields);
+    json_decref(fields);
     if (!a->method[0])
         json_object_set_new(out, "method", json_null());
     if (!a->has_device_memory)
