@@ -210,6 +210,43 @@ roles: {held: {world_size: 4, bundle: {GPU: 1}}}
     assert said[1] == "4"
 
 
+def test_its_bundles_end_with_a_cluster_whoever_ends_it(job: Job) -> None:
+    said = job.drive(
+        f"""
+import subprocess
+def state():
+    status = muster.status()
+    return [c["name"] for c in status["clusters"]], len(status["groups"])
+made = muster.Cluster("held", Actor)
+print(state())
+muster.get_cluster("held").destroy()
+print(state())
+again = muster.Cluster("held", Actor)
+print(again.execute_all_sync("env", "NONE"))
+subprocess.run([{CLI!r}, "stop", "cluster", "held"], check=True, stdout=subprocess.PIPE)
+print(state())
+third = muster.Cluster("held", Actor)
+made.destroy()
+again.destroy()
+print(state())
+third.destroy()
+print(state())
+""",
+        """
+nodes: [{name: n0, gpus: 4}]
+roles: {held: {world_size: 4, bundle: {GPU: 1}}}
+""",
+    )
+    assert said == [
+        "(['held'], 1)",
+        "([], 0)",
+        "[None, None, None, None]",
+        "([], 0)",
+        "(['held'], 1)",
+        "([], 0)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("role", "why"),
     [

@@ -105,12 +105,15 @@ class Role:
         return "bundle" in self.told
 
     def make_group(self, count: int) -> PlacementGroup:
-        """A bundle for each rank."""
+        """A bundle for each rank. It ends with the cluster that is made in it, whoever
+        ends that."""
         from muster.resources import ResourceManager
 
         told = {_BUNDLE_KEYS.get(k, k): v for k, v in self.told["bundle"].items()}
         how = {k: v for k, v in self.told.items() if k in ("strategy", "same")}
-        return ResourceManager().placement_group([Bundle(**told)] * count, **how)
+        return ResourceManager().placement_group(
+            [Bundle(**told)] * count, _ends_with_cluster=True, **how
+        )
 
 
 def no_class(name: str, role: Role | None) -> TypeError:
