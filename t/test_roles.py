@@ -156,8 +156,38 @@ print(sorted(muster.roles()))
     assert said[4] == (
         "ClusterError: job.yaml has no role 'actr'; it has actor, critic, packed, bare"
     )
-    assert "`muster run job.yaml` starts a driver with one" in said[5]
+    assert said[5] == (
+        "TypeError: Cluster('nobody'): worker_cls is missing: job.yaml has no role "
+        "'nobody'; it has actor, critic, packed, bare"
+    )
     assert said[6] == "['actor', 'bare', 'critic', 'packed']"
+
+
+def test_a_class_by_another_name(job: Job) -> None:
+    """Of a package that has it from its module; and of the script, as part of one."""
+    package = job.folder / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("from pack.impl import Inner, Wrong\n")
+    (package / "impl.py").write_text("class Inner: pass\nclass Wrong: pass\n")
+    (job.folder / "__init__.py").write_text("")
+    said = job.drive(
+        f"""
+import sys
+sys.path.insert(0, {str(job.folder.parent)!r})
+from pack import Inner, Wrong
+print(len(muster.Cluster("inner", Inner)))
+print(fails("wrong", Wrong))
+print(len(muster.Cluster("script", Other)))
+""",
+        f"""
+roles:
+  inner: {{worker_cls: pack.Inner, world_size: 1}}
+  wrong: {{worker_cls: pack.Inner, world_size: 1}}
+  script: {{worker_cls: {job.folder.name}.train.Other, world_size: 1}}
+""",
+    )
+    assert said[0] == "1" and said[2] == "1"
+    assert "worker_cls is pack.impl.Wrong here and pack.Inner there" in said[1]
 
 
 def test_the_same_script_alone(job: Job) -> None:
