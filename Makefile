@@ -62,7 +62,7 @@ test-ray: all
 	@MUSTER_TEST_SLOW=1 build/release/t/test_orchestrator_ray
 	@ray=$$(tools/ray-venv) && MUSTER_RAY_CLUSTER="exec $$ray t/ray_cluster.py" \
 		MUSTER_PYTHON_DIR=$$(echo .venv/lib/python3*/site-packages/muster) build/release/t/test_orchestrator_ray_real
-	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl
+	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl --no-areal
 	@ray=$$(tools/ray-venv) && oldest=$$(tools/ray-venv oldest) && \
 		RAY_PYTHON=$$ray OLDEST_RAY_PYTHON=$$oldest \
 		.venv/bin/python -m pytest t/against_ray
@@ -73,6 +73,7 @@ test-verl: all
 
 test-areal: all
 	@tools/areal-run -m pytest t/with_areal
+	@bench/run --smoke --only areal-calls --only areal-start
 
 test-data: all
 	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py \
@@ -96,7 +97,7 @@ help:
 	@echo 'make demo-first start workers, call them, kill one, leave nothing: in two seconds'
 	@echo 'make test       all tests that need little installing'
 	@echo 'make check      format, lint, types, layers, warnings, static analysis'
-	@echo 'make bench      speed, side by side with Ray and verl (installs them once)'
+	@echo 'make bench      speed, side by side with Ray, verl and AReaL (installs them once)'
 	@echo 'make bench-generate  how well generation is scheduled, simulated, beside others'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make test-wheel the wheel, where nothing else is (installs Ray once)'

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from areal_rows import AREAL_ROWS
 from batch_rows import BATCH_ROWS
 from data_rows import DATA_ROWS, DATA_VERL_ROWS
 from lab import Lab, init_side, take_turns
 from lent_rows import ALONE_LENT, LENT_ROWS
+from loop_rows import LOOP_ROWS
 from machine import cores_awake
 from native import CallPrograms, thousand_agents
 from native import planner as plan_s
@@ -389,10 +391,12 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "health": health,
     "agents": agents,
     **WARM_ROWS,
+    **LOOP_ROWS,
     **LENT_ROWS,
     **BATCH_ROWS,
     **DATA_ROWS,
     **NEED_VERL,
+    **AREAL_ROWS,
 }
 ALONE = (
     "call-awake",
@@ -405,5 +409,6 @@ ALONE = (
     *ALONE_LENT,
     *BATCH_ROWS,
     *NEED_VERL,
+    *AREAL_ROWS,
 )
 RAY_ROWS = [name for name in ROWS if name not in ALONE]

@@ -85,3 +85,7 @@ class AsyncEngine(Engine):
     async def agenerate(self, seconds: float) -> float:
         await asyncio.sleep(seconds)
         return seconds
+
+    async def episode(self, data: dict[str, int]) -> dict[str, Any] | None:
+        await asyncio.sleep(0.01)
+        return {"x": torch.full((1000,), data["x"])} if data["x"] % 3 else None

@@ -178,10 +178,10 @@ class Driver:
             | env,
         )
 
-    def line(self) -> str:
+    def line(self, timeout: float = DEADLINE_S) -> str:
         """The next line that it prints."""
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], DEADLINE_S)
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout)
         assert ready, "the driver printed nothing"
         text = self.process.stdout.readline().rstrip("\n")
         if not text:

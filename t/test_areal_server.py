@@ -181,6 +181,7 @@ def test_killed(server: Server) -> None:
     server.process.wait()
     until(lambda: leftovers(server.mark) == [])
     assert (server.folder / "end").read_text() == "destroyed"
+    assert "Traceback" not in server.log
 
 
 def test_its_worker_ends(server: Server) -> None:
@@ -214,6 +215,15 @@ def test_a_port_that_is_taken(server: Server, tmp_path: Path) -> None:
         "address already in use" in second.log.lower()
     )  # what LocalScheduler looks for
     second.end()
+
+
+def test_a_second_of_the_same_name_fails(server: Server) -> None:
+    """The record stays that of the one that serves."""
+    before = server.record.read_text()
+    second = Server(server.folder, int(server.url.rpartition(":")[2]))
+    assert second.process.wait(PATIENCE_S) == 1
+    second.end()
+    assert server.record.read_text() == before
 
 
 def test_any_port(tmp_path: Path) -> None:

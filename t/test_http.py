@@ -120,6 +120,8 @@ def test_what_goes_wrong(client: Client) -> None:
     client.fails("/set_env", {"env": {"A=B": 1}}, 400, "A=B")
     client.fails("/configure", {"rank": 0}, 400, "config")
     client.fails("/configure", {"config": {}}, 400, "rank")
+    client.fails("/configure", {"config": [1], "role": "a", "rank": 0}, 400, "config")
+    client.fails("/set_env", {"env": {"A": "\ud800"}}, 400, "'A' cannot be set")
     for bad in (b"", b"{", b"[]", b"3", b"\xff", b"[" * 100000):
         client.fails("/call", bad, 400, "JSON")
     assert client.call("add", 1) == 1

@@ -120,6 +120,28 @@ def test_open(cluster: Make) -> None:
         muster.WorkerConfig(http_open="yes")  # type: ignore[arg-type]
 
 
+def test_many_at_once_at_an_open_worker(cluster: Make) -> None:
+    """AReaL's clients connect for each call: none is cut for the next, said or unsaid."""
+    with pytest.warns(UserWarning, match="http_open"):
+        one = cluster(Engine, http_open=True)
+    at = Client(one.http_urls[0], None).at
+    assert at.hostname and at.port
+    body = json.dumps({"method": "add", "engine_name": "default", "args": [1]}).encode()
+    head = b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+    made = [socket.create_connection((at.hostname, at.port), 20) for _ in range(600)]
+    for s in made:
+        s.sendall(head + body)
+    results = []
+    for s in made:
+        with s, s.makefile("rb") as answer:
+            assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+            results.append(
+                json.loads(answer.read().rpartition(b"\r\n\r\n")[2])["result"]
+            )
+    assert sorted(results) == list(range(1, 601))
+
+
 def raw(client: Client, data: bytes) -> bytes:
     """Send, and read until the worker closes."""
     got = b""

@@ -96,6 +96,19 @@ def test_spares_that_die_of_the_request(zygote: int) -> None:
     assert not set(stopped) & set(workers.execute_all_sync("pid"))
 
 
+def test_stopped_spares_hold_nothing_up(zygote: int) -> None:
+    """Requests that they were told of are read by the zygote."""
+    stopped = _spares(zygote)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    workers = muster.Cluster("next", Forked, world_size=4)
+    assert not set(stopped) & set(workers.execute_all_sync("pid"))
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    others = muster.Cluster("others", Forked, world_size=4)
+    assert len(set(others.execute_all_sync("pid"))) == 4
+
+
 def test_spares_go_with_their_zygote(zygote: int) -> None:
     ready = _spares(zygote)
     os.kill(zygote, signal.SIGKILL)

@@ -24,6 +24,17 @@ class Slow(verl.Worker):
         return self.rank
 
 
+class Failing(verl.Worker):
+    @verl.register(dispatch_mode=verl.Dispatch.ONE_TO_ALL)
+    def fail(self) -> None:
+        raise ValueError("bad")
+
+
+class Unmakable(verl.Worker):
+    def __init__(self) -> None:
+        raise RuntimeError("no")
+
+
 class SlowAsync(verl.Worker):
     async def nap(self) -> str:
         import asyncio
@@ -204,6 +215,44 @@ def test_a_dead_worker() -> None:
     os.kill(pids[1], 9)
     del group
     assert wait_gone(pids) == []
+
+
+def test_a_call_that_raised() -> None:
+    group = new(Failing)
+    pids = group._view.pids
+    with pytest.raises(ValueError, match="bad"):
+        group.fail()
+    del group
+    assert wait_gone(pids, 0) == []
+    assert all_devices_are_free()
+
+
+def test_a_constructor_that_raises() -> None:
+    """Also while its exception is still held."""
+    pool = verl.RayResourcePool([4])
+    with pytest.raises(RuntimeError, match="no") as caught:
+        new(Unmakable, pool)
+    assert pool.pgs is None
+    assert all_devices_are_free()
+    roles = verl.create_colocated_worker_cls(
+        {"bad": verl.RayClassWithInitArgs(Unmakable)}
+    )
+    with pytest.raises(RuntimeError, match="no") as also:
+        new(roles, pool)
+    assert all_devices_are_free()
+    del caught, also
+    assert len(new(verl.RayClassWithInitArgs(Actor, 3), pool).workers) == 4
+
+
+def test_a_constructor_that_raises_beside_others() -> None:
+    """The devices stay with the group that stands there."""
+    pool = verl.RayResourcePool([4])
+    group = new(verl.RayClassWithInitArgs(Actor, 3), pool)
+    with pytest.raises(RuntimeError, match="no"):
+        new(Unmakable, pool)
+    with pytest.raises(muster.PlacementError):
+        all_devices_are_free()
+    assert len(group.execute_all_sync("how_many")) == 4
 
 
 def test_destroyed_before() -> None:

@@ -12,7 +12,8 @@ struct call {
     PyObject_HEAD struct ms_call *call;
     PyObject *peer;
     PyObject *result; /* decoded once */
-    PyObject *error;  /* or what is raised each time */
+    PyObject *error;  /* or why it could not be: never raised itself, see raise_error */
+    bool failed;      /* or what the worker sent is the failure */
     int streams;      /* an item was taken, or it ended as a stream */
     bool settling;    /* `settler` decodes it, and may let go of the GIL meanwhile */
     pthread_t settler;
@@ -39,7 +40,6 @@ PyObject *core_call_new(struct ms_call *call, PyObject *peer)
     return (PyObject *)c;
 }
 
-/* A failure that was raised refers, by its traceback, to whoever holds the call. */
 static int call_traverse(PyObject *self, visitproc visit, void *arg)
 {
     struct call *c = (struct call *)self;
@@ -175,21 +175,32 @@ static PyObject *stream_of(PyObject *self)
     return type ? PyObject_CallFunctionObjArgs(type, self, NULL) : NULL;
 }
 
-/* It cannot be decoded twice: what was raised the first time is raised again, unless it
- * was Ctrl-C. 0, or -1 with that still set. */
-static int keep_decode_error(struct call *c)
+/* It cannot be decoded twice: what is set now is raised again, unless it is Ctrl-C. */
+static void keep_decode_error(struct call *c)
 {
     PyObject *type, *value, *traceback;
 
-    if (PyErr_ExceptionMatches(PyExc_Exception)) {
-        c->error = core_exception_take();
-        return c->error ? 0 : -1;
-    }
     PyErr_Fetch(&type, &value, &traceback);
-    c->error = PyObject_CallFunction(
-        core_error, "s", "the result is lost: reading it was interrupted");
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (PyErr_GivenExceptionMatches(type, PyExc_Exception))
+        c->error = core_exception_copy(value);
+    PyErr_Clear();
+    if (!c->error)
+        c->error = PyObject_CallFunction(
+            core_error, "s", "the result is lost: reading it was interrupted");
     PyErr_Restore(type, value, traceback);
-    return -1;
+}
+
+/* An exception that was raised refers, by its traceback, to whoever holds the call: were
+ * it the call's, only the garbage collector would free both. So each time is a new one. */
+static PyObject *raise_error(struct call *c)
+{
+    struct ms_outcome o;
+
+    if (!c->failed)
+        return core_raise_new(core_exception_copy(c->error));
+    ms_call_outcome(c->call, &o);
+    return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(c->call)));
 }
 
 PyObject *core_call_value(struct ms_call *call, const struct ms_outcome *o)
@@ -210,13 +221,13 @@ static int decode_outcome(struct call *c)
     ms_call_outcome(c->call, &o);
     if (o.ends_stream)
         c->streams = 1;
-    if (o.kind == MS_KIND_ERROR) {
-        c->error =
-            core_failure_object(o.body, o.len, ms_peer_label(ms_call_peer(c->call)));
-        return c->error ? 0 : -1;
-    }
+    c->failed = o.kind == MS_KIND_ERROR;
+    if (c->failed)
+        return 0;
     c->result = core_call_value(c->call, &o);
-    return c->result ? 0 : keep_decode_error(c);
+    if (!c->result)
+        keep_decode_error(c);
+    return c->result ? 0 : -1;
 }
 
 static void wait_settled(struct call *c)
@@ -244,17 +255,22 @@ static void end_settling(struct call *c)
     pthread_mutex_unlock(&settle_lock);
 }
 
-/* Decode the outcome of a done call into result or error, once. 0 or -1. */
+static bool is_settled(const struct call *c)
+{
+    return c->result || c->error || c->failed;
+}
+
+/* Decode the outcome of a done call, once. 0 or -1. */
 static int settle(struct call *c)
 {
     int rc;
 
-    while (c->settling && !c->result && !c->error) {
+    while (c->settling && !is_settled(c)) {
         if (pthread_equal(c->settler, pthread_self()))
             return core_fail(core_error, "this result is being read by its own parts");
         wait_settled(c);
     }
-    if (c->result || c->error)
+    if (is_settled(c))
         return 0;
     begin_settling(c);
     rc = decode_outcome(c);
@@ -272,9 +288,7 @@ static PyObject *call_result(PyObject *self, PyObject *unused)
         return NULL;
     if (c->streams)
         return stream_of(self);
-    if (c->error)
-        return core_raise_object(c->error);
-    return Py_NewRef(c->result);
+    return c->result ? Py_NewRef(c->result) : raise_error(c);
 }
 
 static PyObject *call_is_stream(PyObject *self, PyObject *unused)
@@ -309,11 +323,10 @@ static int take_item(struct call *c, PyObject **item)
         return 0;
     if (settle(c) < 0)
         return -2;
-    if (c->error) {
-        core_raise_object(c->error);
-        return -2;
-    }
-    return -1;
+    if (c->result)
+        return -1;
+    raise_error(c);
+    return -2;
 }
 
 static PyObject *call_try_item(PyObject *self, PyObject *unused)
@@ -373,7 +386,7 @@ static PyObject *call_stored(PyObject *self, PyObject *unused)
     struct ms_stored s;
     PyObject *ref;
 
-    if (c->settling || c->result || c->error || !ms_call_is_done(c->call))
+    if (c->settling || is_settled(c) || !ms_call_is_done(c->call))
         Py_RETURN_NONE;
     ms_call_outcome(c->call, &o);
     if (o.kind != MS_KIND_REPLY || o.codec != MS_CODEC_STORED || !o.body ||

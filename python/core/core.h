@@ -158,14 +158,14 @@ PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t le
 
 /* ---- failure.c ------------------------------------------------------------------- */
 
-/* Raise an exception object (NULL: another one is set already), or a new one, which is taken;
- * both return NULL. */
-PyObject *core_raise_object(PyObject *e);
+/* Raise a new exception object, which is taken (NULL: another one is set already); returns
+ * NULL. */
 PyObject *core_raise_new(PyObject *e);
-/* The exception object of a Failure, also of a packed one; NULL with another exception set. `where` is
- * named if the failure itself names no worker. */
+/* A new exception that says the same, without a traceback; NULL with another one set. */
+PyObject *core_exception_copy(PyObject *e);
+/* The exception object of a Failure; NULL with another exception set. `where` is named if
+ * the failure itself names no worker. */
 PyObject *core_failure_exception(const Muster__Failure *f, const char *where);
-PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where);
 /* The exception of a packed Failure is set; returns NULL. `where` is named if the
  * failure itself names no worker. */
 PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where);

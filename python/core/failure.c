@@ -23,14 +23,14 @@ PyObject *core_failure_exception(const Muster__Failure *f, const char *where)
         core_text(*f->where ? f->where : where));
 }
 
-PyObject *core_raise_object(PyObject *e)
+PyObject *core_exception_copy(PyObject *e)
 {
-    if (e)
-        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
-    return NULL;
+    MS_CLEANUP(core_unref) PyObject *copy = core_import("muster.errors", "copy_of");
+
+    return copy ? PyObject_CallFunctionObjArgs(copy, e, NULL) : NULL;
 }
 
-PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where)
+static PyObject *failure_object(const uint8_t *body, size_t len, const char *where)
 {
     Muster__Failure *f = muster__failure__unpack(NULL, len, body);
     PyObject *e;
@@ -44,14 +44,15 @@ PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where
 
 PyObject *core_raise_new(PyObject *e)
 {
-    core_raise_object(e);
+    if (e)
+        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
     Py_XDECREF(e);
     return NULL;
 }
 
 PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where)
 {
-    return core_raise_new(core_failure_object(body, len, where));
+    return core_raise_new(failure_object(body, len, where));
 }
 
 PyObject *core_raise_kind(const char *kind, const char *format, ...)

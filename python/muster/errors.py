@@ -211,6 +211,14 @@ def state_of(error: BaseException) -> dict[str, Any]:
     return state
 
 
+def copy_of(error: BaseException) -> BaseException:
+    """The same without its traceback, for who raises what it keeps: see Call.result."""
+    state = state_of(error)
+    if notes := state.get("__notes__"):
+        state["__notes__"] = list(notes)
+    return rebuild(type(error), error.args, state)
+
+
 def remote_error(
     message: str, type: str, traceback: str, exception: bytes, where: str
 ) -> RemoteError:
@@ -379,9 +387,11 @@ def refused(
 
 def together(failures: dict[int, BaseException]) -> BaseException:
     """The failure of the lowest rank, which tells of the others too."""
-    error = failures[min(failures)]
+    first = min(failures)
+    error = failures[first]
     if len(failures) < 2:
         return error
+    others = failures | {first: copy_of(error)}  # it must not refer to itself
     ranks: dict[str, list[int]] = {}
     for rank, one in sorted(failures.items()):
         ranks.setdefault(_reason(one), []).append(rank)
@@ -389,7 +399,7 @@ def together(failures: dict[int, BaseException]) -> BaseException:
     for reason, who in ranks.items():
         error.add_note(f"  rank {', '.join(map(str, who))}: {reason}")
     if isinstance(error, MusterError):
-        error.failures = failures
+        error.failures = others
     return error
 
 

@@ -11,7 +11,7 @@ from time import monotonic
 
 from muster._core import Call, Inbox, wait_all
 from muster._data.store import Ref, Resolved, resolvable
-from muster.errors import Cancelled, DeadlineExceeded, together
+from muster.errors import Cancelled, DeadlineExceeded, copy_of, together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Future:
         return self._value()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The failure, or None if it succeeded. Waits as `result` does."""
+        """The failure, or None if it succeeded. Waits as `result` does. Each time it is
+        another object."""
         if not self._call.wait(timeout):
             self.result(0)
         return self._failure()
@@ -75,7 +76,7 @@ class Future:
         try:
             self._value()
         except BaseException as e:
-            return e
+            return e.with_traceback(None)  # whose frames lead to the caller's
         return None
 
     def cancel(self) -> bool:
@@ -158,7 +159,7 @@ class Joined(Future):
         except BaseException as e:
             if not self.done():
                 raise
-            return e
+            return e.with_traceback(None)
         return None
 
     def _value(self) -> Any:
@@ -196,11 +197,11 @@ class CompletedFuture(Future):
 
     def result(self, timeout: float | None = None) -> Any:
         if self._error is not None:
-            raise self._error
+            raise copy_of(self._error)
         return self._known.get() if isinstance(self._known, Ref) else self._known
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        return self._error
+        return None if self._error is None else copy_of(self._error)
 
     def cancel(self) -> bool:
         return False
@@ -232,7 +233,7 @@ def completed(future: Future) -> CompletedFuture:
     try:
         return CompletedFuture(future.result(), what)
     except Exception as e:
-        return CompletedFuture(None, what, e)
+        return CompletedFuture(None, what, copy_of(e))
 
 
 # ---- asyncio --------------------------------------------------------------------------
@@ -449,8 +450,12 @@ def gather_ranks(futures: list[Future]) -> list[Any]:
         rest = [future for future in futures if not future.done()]
         for _ in _arrivals(rest, monotonic() + TOGETHER_S):
             pass
-        failures = {i: f._failure() for i, f in enumerate(futures) if f._call.failed()}
-        raise together({i: e for i, e in failures.items() if e is not None}) from None
+        raise together(_failures(futures)) from None
+
+
+def _failures(futures: list[Future]) -> dict[int, BaseException]:
+    found = {i: f._failure() for i, f in enumerate(futures) if f._call.failed()}
+    return {i: e for i, e in found.items() if e is not None}
 
 
 def take(calls: list[Call], what: str) -> list[Any]:

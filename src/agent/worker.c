@@ -131,8 +131,10 @@ void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
         answer_for(a, m, ended);
     else if (of_start && (w->start_steps || w->control))
         answer_start_steps(w, m->request);
-    else if (!w->control)
+    else if (!w->control && w->is_command)
         answer_for(a, m, closed);
+    else if (!w->control)
+        w->steps_request = m->request; /* its end, which is near, is the answer */
     else if (ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_STEPS, m->run_steps) < 0)
         answer_for(a, m, unsent);
     else

@@ -75,5 +75,5 @@ void ms_staleness_reject(struct ms_staleness *s)
 void ms_staleness_recover(struct ms_staleness *s, int64_t version)
 {
     s->enqueued = s->running = s->rejected = 0;
-    s->accepted = multiply(version, s->batch);
+    s->accepted = multiply(version, at_least_one(s->batch));
 }

@@ -82,6 +82,9 @@ static void test_recovery(void **state)
         ms_staleness_recover(&s, version);
         assert_int_equal(s.running, 0);
         assert_int_equal(ms_staleness_capacity(&s, version), 3 * 7);
+        s.batch = 0; /* counts as one, here too */
+        ms_staleness_recover(&s, version);
+        assert_int_equal(ms_staleness_capacity(&s, version), 3);
     }
     struct ms_staleness s = {.concurrent_max = 8, .batch = 7};
     ms_staleness_recover(&s, INT64_MAX);

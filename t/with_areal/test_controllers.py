@@ -66,10 +66,11 @@ scheduler.call_engine("actor/0", "run", None, "long", 1000)
 """
 
 
+@pytest.mark.timeout(SLOW_S)
 @pytest.mark.parametrize("how", ["exception", "killed", "killed in a call"])
 def test_nothing_is_left_of_a_controller_that_dies(tmp_path: Path, how: str) -> None:
     driver = Driver(SCRIPT, tmp_path)
-    assert driver.line() == "ready"
+    assert driver.line(SLOW_S) == "ready"  # AReaL is imported twice
     if how == "exception":
         driver.send("raise")
         code, _, err = driver.end()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import os
 import traceback
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -72,15 +73,24 @@ def _configure(worker: Worker, body: dict[str, Any]) -> bytes:
 
 
 def _seed_of(config: Any) -> int:
-    fields = config if isinstance(config, dict) else vars(config)
+    fields = config if isinstance(config, dict) else getattr(config, "__dict__", None)
+    if fields is None:
+        raise Refused(400, f"'config' is no object: {type(config).__name__}")
     seed = fields.get("seed")
     return seed if isinstance(seed, int) else 0
+
+
+def _is_for_env(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _set_env(worker: Worker, body: dict[str, Any]) -> bytes:
     env = _field(body, "env", dict)
     for name, value in env.items():
-        if not name or "=" in name or "\0" in f"{name}{value}":
+        if not name or "=" in name or not _is_for_env(f"{name}{value}"):
             raise Refused(400, f"'env': {name!r} cannot be set")
     worker.set_env({name: str(value) for name, value in env.items()})
     return _success()
@@ -135,7 +145,13 @@ def _find_method(worker: Worker, body: dict[str, Any]) -> tuple[Any, Any]:
 def _own_arguments(worker: Worker, body: dict[str, Any]) -> _Arguments:
     args = _field(body, "args", list, [])
     kwargs = _field(body, "kwargs", dict, {})
-    args, kwargs = rtensor.localize(worker, (decode(args), decode(kwargs)))
+    try:
+        args, kwargs = rtensor.localize(worker, (decode(args), decode(kwargs)))
+    except Refused:
+        raise
+    except Exception as e:
+        text = f"the arguments of '{body['method']}' cannot be had: {e}"
+        raise Refused(500, text) from e
     return args, kwargs
 
 

@@ -28,7 +28,7 @@ def set_seed(base: int, key: str) -> None:
 
         seeding.set_random_seed(base, key=key)
         return
-    os.environ["PYTHONHASHSEED"] = str(_seed)
+    os.environ["PYTHONHASHSEED"] = str(_seed % 2**32)  # more ends an interpreter
     import random
 
     random.seed(_seed)

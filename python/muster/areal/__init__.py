@@ -3,14 +3,21 @@
 from muster.areal import MusterScheduler
 scheduler = MusterScheduler(exp_config=config)
 
-This package can be imported without AReaL; AReaL is imported when a name of it is used.
+This package can be imported without AReaL, which MusterScheduler imports when it is used.
 doc/areal.md says what differs from AReaL's own schedulers.
 """
 
 from importlib import import_module
 
 _HOME = {
-    "MusterScheduler": "muster.areal.scheduler",
+    "AsyncTaskRunner": "muster.areal.task_runner",
+    "BatchTaskDispatcher": "muster.areal.dispatcher",
+    "MusterScheduler": "muster.areal.scheduler",  # alone needs AReaL
+    "RolloutStat": "muster.areal.staleness",
+    "Rollouts": "muster.areal.rollouts",
+    "StalenessManager": "muster.areal.staleness",
+    "TaskQueueFullError": "muster.areal.task_runner",
+    "TimedResult": "muster.areal.task_runner",
 }
 __all__ = list(_HOME)
 

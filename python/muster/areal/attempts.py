@@ -6,17 +6,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from contextlib import contextmanager
 
 from muster.areal.engine_server import NoEngine
 from muster.areal.failures import is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import asyncio
 
 logger = logging.getLogger("muster.areal")
 _NOT_FOUND, _UNAVAILABLE = 404, 503  # of a command that speaks HTTP
@@ -31,6 +29,7 @@ class Attempts:
             )
         self._timeout, self._count, self._delay = timeout, count, delay
         self.number = 1
+        self.timer: asyncio.TimerHandle | None = None
         self.wait_s = timeout  # of this attempt
         pauses: float = delay * (2 ** (count - 1) - 1)
         self._end: float = time.monotonic() + timeout * count + pauses
@@ -64,23 +63,17 @@ class Attempts:
             self._count,
         )
 
-    @contextmanager
-    def telling(self, worker_id: str, method: str) -> Iterator[None]:
-        """For a loop, which waits for all attempts at once."""
-        loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle | None = None
+    def tell_in(
+        self, loop: asyncio.AbstractEventLoop, worker_id: str, method: str
+    ) -> None:
+        """For a loop, which waits for all attempts at once; `timer` is to be cancelled."""
 
         def over() -> None:
-            nonlocal timer
             if self.number < self._count:
                 self.next_wait(worker_id, method)
-                timer = loop.call_later(self.wait_s, over)
+                self.timer = loop.call_later(self.wait_s, over)
 
-        timer = loop.call_later(self._timeout, over)
-        try:
-            yield
-        finally:
-            timer.cancel()
+        self.timer = loop.call_later(self._timeout, over)
 
     def may_repeat(self, error: Exception) -> bool:
         """It did not begin, and there are attempts left."""

@@ -124,7 +124,7 @@ class CommandWorker:
         ask(self._address, "/health", None, timeout)
 
     def call(
-        self, timeout: float, engine: str, method: str, *rest: Any
+        self, timeout: float, engine: str, method: str, *rest: Any, waits: bool = True
     ) -> PendingRequest:
         args, kwargs, rpc_meta = rest
         args, kwargs = localize((list(args), kwargs), use_store())

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
         told: Any  # areal.api.Worker
 
         def call(
-            self, timeout: float, engine: str, method: str, *rest: Any
+            self,
+            timeout: float,
+            engine: str,
+            method: str,
+            *rest: Any,
+            waits: bool = True,
         ) -> Pending: ...
         def create_engine(self, timeout: float, path: str, *rest: Any) -> Pending: ...
         def set_env(self, timeout: float, env: Mapping[str, str]) -> Pending: ...
@@ -58,17 +63,18 @@ class NativeWorker:
         self.view = cluster[rank]
         self._peer: _core.Peer = self.view._peers[0]
 
-    def call(self, timeout: float, engine: str, method: str, *rest: Any) -> PendingCall:
-        return self._start(timeout, "call", (engine, method, *rest), method)
+    def call(
+        self, timeout: float, engine: str, method: str, *rest: Any, waits: bool = True
+    ) -> PendingCall:
+        """`waits`: the caller does nothing else until it is answered."""
+        how = (None, timeout, waits, CODEC_PICKLE)
+        call = self._peer.call(ENGINE, "call", (engine, method, *rest), *how)
+        return PendingCall(call, method)
 
     def create_engine(self, timeout: float, path: str, *rest: Any) -> PendingCall:
-        return self._start(timeout, "create_engine", (path, *rest), "create_engine")
-
-    def _start(
-        self, timeout: float, method: str, args: tuple[Any, ...], what: str
-    ) -> PendingCall:
-        how = (None, timeout, True, CODEC_PICKLE)
-        return PendingCall(self._peer.call(ENGINE, method, args, *how), what)
+        how = (None, timeout, False, CODEC_PICKLE)
+        call = self._peer.call(ENGINE, "create_engine", (path, *rest), *how)
+        return PendingCall(call, "create_engine")
 
     def set_env(self, timeout: float, env: Mapping[str, str]) -> PendingCall:
         told = {str(name): str(value) for name, value in env.items()}

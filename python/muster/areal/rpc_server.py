@@ -18,6 +18,7 @@ import argparse
 import os
 import signal
 import sys
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         code = _session(options, stop_read)
-        os.write(code_write, bytes([code]))
+        with suppress(BrokenPipeError):  # the server was killed
+            os.write(code_write, bytes([code]))
         os._exit(code)
     os.close(stop_read)
     os.close(code_write)

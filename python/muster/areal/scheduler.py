@@ -243,14 +243,19 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
         engine = worker_id if engine_name is None else engine_name
         told = (engine, method, args, kwargs, rpc_meta)
         attempts = Attempts(http_timeout, max_retries, retry_delay)
+        loop = asyncio.get_running_loop()
         while True:
             try:
-                with attempts.telling(worker_id, method):
-                    return await worker.call(attempts.left, *told)
+                pending = worker.call(attempts.left, *told, waits=False)
+                attempts.tell_in(loop, worker_id, method)
+                return await pending
             except Exception as e:
                 if not attempts.may_repeat(e):
                     raise failures.of_call(worker, method, e, attempts.number) from e
                 await asyncio.sleep(attempts.next_try())
+            finally:
+                if attempts.timer is not None:
+                    attempts.timer.cancel()
 
 
 def _begin(

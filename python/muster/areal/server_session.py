@@ -51,6 +51,7 @@ class Names:
         self.root = os.path.normpath(options.nfs_record_root)
         self.path = os.path.join(self.root, self.name, "ENTRY")
         self._resolve: Any = None
+        self._address = ""  # that was added
 
     def add(self, address: str) -> None:
         if self.kind == "nfs":  # a file, and AReaL need not be loaded for it
@@ -59,6 +60,7 @@ class Names:
             with open(written, "w") as out:
                 out.write(address)
             os.rename(written, self.path)
+            self._address = address
             return
         import importlib
 
@@ -67,11 +69,16 @@ class Names:
         self._resolve.reconfigure(config(**self.config))
         self._resolve.add(self.name, address, replace=True)
 
+    def _read(self) -> str:
+        with open(self.path) as entry:
+            return entry.read()
+
     def remove(self) -> None:
+        """Ours alone: another server of that name may have replaced it."""
         with suppress(Exception):  # a scheduler may have cleared the whole trial
             if self._resolve is not None:
                 self._resolve.delete(self.name)
-            elif self.kind == "nfs":
+            elif self._address and self._read() == self._address:
                 os.remove(self.path)
                 folder = os.path.dirname(self.path)
                 while folder != self.root:
@@ -141,7 +148,7 @@ def _exit_code(worker: dict[str, Any], role: str) -> int:
         peer.control("health", {}, _core.ANSWER_S)
     except WorkerDied as e:
         print(e, file=sys.stderr, flush=True)
-        return 128 + e.signal if e.signal else e.exit_code or 1
+        return 128 + e.signal if e.signal else e.exit_code
     except Exception as e:
         print(e, file=sys.stderr, flush=True)
     return 1

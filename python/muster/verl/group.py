@@ -6,6 +6,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import MethodType
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from muster._cluster.worker_class import modules_of
 from muster._data.rows import Each, each_if_lists
 from muster.config import WorkerConfig
 from muster.future import Future, get
+from muster.groups import GroupPart
 from muster.verl import batch
 from muster.verl.decorator import (
     DISPATCH_MODE_FN_REGISTRY,
@@ -114,12 +116,30 @@ class WorkerGroup:
         fields["preload"] = list(itertools.chain(*roles))
         # an embedded head ends with its driver
         detached = detached and muster.api.session().head.joined
-        place = pool.place(strategy)
         config = WorkerConfig(**fields)
+        is_first = pool.pgs is None
+        place = pool.place(strategy)
+        try:
+            self._start(name, made, place, config, detached)
+        except BaseException:  # its traceback holds the place, and may be kept
+            if is_first:
+                with suppress(muster.MusterError):  # another group stands there by now
+                    pool.remove()
+            raise
+        self._worker_names = [f"{name}_{n}:{i}" for n, i in pool.bundles()]
+
+    def _start(
+        self,
+        name: str,
+        made: ClassWithInitArgs,
+        place: GroupPart,
+        config: WorkerConfig,
+        detached: bool,
+    ) -> None:
         self._cluster = muster.Cluster(name, made.cls, place, config, detached=detached)
         if not detached:
             WorkersLease(self._cluster, place)
-        self._take(self._cluster, [f"{name}_{n}:{i}" for n, i in pool.bundles()])
+        self._take(self._cluster, None)
         try:
             for role, one in made.roles.items():
                 fields = one.worker_fields()

@@ -63,7 +63,7 @@ void ms_spares_forked(struct ms_spares *s, pid_t pid)
         s->wanted = 0;
 }
 
-void ms_spares_taken(struct ms_spares *s, uint64_t uid)
+void ms_spares_take(struct ms_spares *s, uint64_t uid)
 {
     set(s, uid);
 }

@@ -34,8 +34,9 @@ bool ms_spares_begin(struct ms_spares *s);
 /* In the zygote, after that fork; pid <= 0: it failed. */
 void ms_spares_forked(struct ms_spares *s, pid_t pid);
 
-/* In the spare: it has read the request `uid`, and has reported that it is the process. */
-void ms_spares_taken(struct ms_spares *s, uint64_t uid);
+/* In the spare: it reads the request `uid` (0: none after all), and has reported that it is the
+ * process. */
+void ms_spares_take(struct ms_spares *s, uint64_t uid);
 void ms_spares_reported(struct ms_spares *s);
 
 /* In the zygote: this child has ended. True: it was a spare, and `*lost` is the request that

@@ -78,7 +78,7 @@ static void test_ends(void **state)
     assert_true(ms_spares_reaped(&s, 100, &lost)); /* while it waited */
     assert_int_equal(lost, 0);
     want_and_fork(101);
-    ms_spares_taken(&s, 42);
+    ms_spares_take(&s, 42);
     ms_spares_reported(&s);
     assert_false(ms_spares_reaped(&s, 101, &lost)); /* as a worker */
     assert_int_equal(lost, 0);
@@ -95,7 +95,7 @@ static void test_request_lost_with_a_process(void **state)
     assert_true(ms_spares_begin(&s));
     pid = fork();
     if (pid == 0) {
-        ms_spares_taken(&s, 42);
+        ms_spares_take(&s, 42);
         _exit(0);
     }
     ms_spares_forked(&s, pid);

@@ -149,6 +149,8 @@ void ms_zygote_late(struct ms_zygote *z)
     if (!z->is_late) {
         z->is_late = true;
         ms_timer_set(&z->timer, MS_ZYGOTE_ANSWER_NS);
+        kill(z->pid,
+             SIGCHLD); /* a spare that was told may be stopped: read it yourself */
         return;
     }
     snprintf(why,
@@ -315,10 +317,13 @@ static void on_spawned(struct ms_zygote *z, const Muster__Spawned *spawned)
         ms_list_remove(&item->link);
         expect_answer(z);
         if (spawned->pid <= 0) {
-            snprintf(why,
-                     sizeof why,
-                     "the zygote could not fork: %s",
-                     strerrordesc_np(spawned->error));
+            if (spawned->error == ECHILD)
+                snprintf(why, sizeof why, "its process was killed before it began");
+            else
+                snprintf(why,
+                         sizeof why,
+                         "the zygote could not fork: %s",
+                         strerrordesc_np(spawned->error));
             ms_zygote_fail_item(z, item, why);
         } else if (item->is_derive) {
             derived_of(item)->pid = spawned->pid;

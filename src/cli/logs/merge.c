@@ -14,7 +14,9 @@ int ms_logtext_add(struct ms_logtext *t, const char *data, size_t len)
 {
     ms_buf_consume(&t->bytes, t->at);
     t->at = 0;
-    return ms_buf_append(&t->bytes, data, len);
+    if (ms_buf_append(&t->bytes, data, len) < 0)
+        return -ENOMEM;
+    return ms_buf_str(&t->bytes) ? 0 : -ENOMEM; /* sanitizers let regexec want a NUL */
 }
 
 static void take(struct ms_logtext *t, size_t len, struct ms_logline *line)

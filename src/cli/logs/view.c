@@ -258,6 +258,8 @@ int ms_logview_keep_last(const struct ms_logview *v,
     } while (rc > 0);
     if (rc == 0)
         rc = ms_buf_append(&k.bytes, t->bytes.data + t->at, t->bytes.len - t->at);
+    if (rc == 0 && !ms_buf_str(&k.bytes))
+        rc = -ENOMEM;
     ms_buf_finish(&t->bytes);
     t->bytes = k.bytes;
     t->at = k.from;

@@ -10,11 +10,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum { COUNT_DIGITS = 9 };
+
+/* Among the logs: their measure. Many files take long to look at, and a session begins with
+ * this. */
+#define MEASURED ".measured"
 
 /* ---- limits ---------------------------------------------------------------------- */
 
@@ -50,7 +55,8 @@ void ms_kept_init(struct ms_kept *k)
 
     *k = (struct ms_kept){.count_max = MS_SESSIONS_KEPT,
                           .size_max = MS_SESSIONS_KEPT_SIZE,
-                          .age_max_ns = MS_SESSIONS_KEPT_AGE_NS};
+                          .age_max_ns = MS_SESSIONS_KEPT_AGE_NS,
+                          .remembers = true};
     for (size_t i = 0; i < MS_COUNT(variables); i++) {
         const char *text = getenv(variables[i].name);
 
@@ -89,7 +95,8 @@ static int add_file(void *arg, int dir, const char *name)
     struct log_file *f;
     struct stat st;
 
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+    if (strcmp(name, MEASURED) == 0 ||
+        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return 0;
     if (ms_array_reserve(&l->at, &l->room, l->count + 1, sizeof *l->at) < 0)
         return -ENOMEM;
@@ -100,32 +107,60 @@ static int add_file(void *arg, int dir, const char *name)
     return 0;
 }
 
-/* Of the folder "logs" below: its descriptor, or a negative errno. */
-static int list_logs(int dir, struct log_files *out)
-{
-    MS_CLEANUP(ms_cleanup_fd) int logs = ms_tree_open(dir, "logs");
-    int rc;
+/* How much there is, and when it last changed; of no files 0. */
+struct measure {
+    uint64_t size;
+    int64_t changed_ns;
+};
 
-    *out = (struct log_files){0};
-    rc = logs < 0 ? logs : ms_tree_each(logs, add_file, out);
-    return rc < 0 ? rc : MS_TAKE_FD(logs);
+static bool read_measure(int logs, struct measure *m)
+{
+    char text[64];
+
+    return ms_tree_read(logs, MEASURED, text, sizeof text) > 0 &&
+           sscanf(text, "%" SCNu64 " %" SCNd64, &m->size, &m->changed_ns) == 2;
+}
+
+static void write_measure(int logs, const struct measure *m)
+{
+    char text[64];
+    int len =
+        snprintf(text, sizeof text, "%" PRIu64 " %" PRId64, m->size, m->changed_ns);
+
+    ms_tree_write(logs, MEASURED, text, (size_t)len);
+}
+
+static int measure_logs(int logs, struct measure *m)
+{
+    struct log_files files = {0};
+    int rc = ms_tree_each(logs, add_file, &files);
+
+    *m = (struct measure){0};
+    for (size_t i = 0; i < files.count; i++) {
+        m->size += files.at[i].size;
+        if (files.at[i].changed_ns > m->changed_ns)
+            m->changed_ns = files.at[i].changed_ns;
+    }
+    free(files.at);
+    return rc;
 }
 
 bool ms_kept_take_logs(struct ms_kept *k, int dir)
 {
-    struct log_files files;
-    MS_CLEANUP(ms_cleanup_fd) int logs = list_logs(dir, &files);
-    MS_CLEANUP(ms_cleanup_free) struct log_file *at = files.at;
-    int64_t changed_ns = 0;
-    uint64_t size = 0;
+    MS_CLEANUP(ms_cleanup_fd) int logs = ms_tree_open(dir, "logs");
+    struct measure m;
 
-    for (size_t i = 0; i < files.count; i++) {
-        size += at[i].size;
-        changed_ns = at[i].changed_ns > changed_ns ? at[i].changed_ns : changed_ns;
-    }
-    if (logs < 0 && logs != -ENOENT)
+    if (logs == -ENOENT)
+        return false;
+    if (logs < 0)
         return true; /* could not look is not nothing there */
-    return files.count && ms_kept_take(k, size, ms_wall_ns() - changed_ns);
+    if (!k->remembers || !read_measure(logs, &m)) {
+        if (measure_logs(logs, &m) < 0)
+            return true;
+        if (k->remembers && m.changed_ns)
+            write_measure(logs, &m);
+    }
+    return m.changed_ns && ms_kept_take(k, m.size, ms_wall_ns() - m.changed_ns);
 }
 
 static int newer_first(const void *a, const void *b)
@@ -138,16 +173,19 @@ static int newer_first(const void *a, const void *b)
 
 void ms_kept_sweep_logs(int dir)
 {
-    struct log_files files;
-    MS_CLEANUP(ms_cleanup_fd) int logs = list_logs(dir, &files);
-    MS_CLEANUP(ms_cleanup_free) struct log_file *at = files.at;
+    MS_CLEANUP(ms_cleanup_fd) int logs = ms_tree_open(dir, "logs");
+    struct log_files files = {0};
     struct ms_kept k;
 
     ms_kept_init(&k);
     k.count_max = UINT64_MAX;
-    if (files.count)
-        qsort(at, files.count, sizeof *at, newer_first);
-    for (size_t i = 0; logs >= 0 && i < files.count; i++)
-        if (!ms_kept_take(&k, at[i].size, ms_wall_ns() - at[i].changed_ns))
-            unlinkat(logs, at[i].name, 0);
+    if (logs < 0)
+        return;
+    unlinkat(logs, MEASURED, 0);
+    if (ms_tree_each(logs, add_file, &files) == 0 && files.count)
+        qsort(files.at, files.count, sizeof *files.at, newer_first);
+    for (size_t i = 0; i < files.count; i++)
+        if (!ms_kept_take(&k, files.at[i].size, ms_wall_ns() - files.at[i].changed_ns))
+            unlinkat(logs, files.at[i].name, 0);
+    free(files.at);
 }

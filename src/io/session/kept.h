@@ -17,6 +17,7 @@ struct ms_kept {
     uint64_t count_max, size_max;
     int64_t age_max_ns;
     uint64_t count, size;  /* of what stays */
+    bool remembers;        /* what was measured: for sessions that never write again */
     const char *not_known; /* a variable that could not be understood; NULL: none */
 };
 
@@ -26,10 +27,10 @@ void ms_kept_init(struct ms_kept *k);
 /* Newest first: does something of this size and age stay? Then it counts. */
 bool ms_kept_take(struct ms_kept *k, uint64_t size, int64_t age_ns);
 
-/* The same of a session's folder; one without logs does not stay. */
+/* The same of the folder of a session that has ended; one without logs does not stay. */
 bool ms_kept_take_logs(struct ms_kept *k, int dir);
 
-/* Remove log files beyond the limits of size and age from a folder that stays. */
+/* Remove log files beyond the limits of size and age from a folder that is used again. */
 void ms_kept_sweep_logs(int dir);
 
 #endif

@@ -113,6 +113,22 @@ static void test_a_folder_is_as_old_as_its_last_line(void **state)
     assert_false(ms_kept_take_logs(&k, dir)); /* as if another had as much */
 }
 
+static void test_what_was_measured_is_remembered(void **state)
+{
+    struct ms_kept k;
+
+    (void)state;
+    ms_kept_init(&k);
+    put("a-0.log", 500, 10);
+    assert_true(ms_kept_take_logs(&k, dir));
+    put("a-1.log", 100, 10); /* which nobody does in a session that has ended */
+    assert_true(ms_kept_take_logs(&k, dir));
+    assert_int_equal(k.size, 1000);
+    ms_kept_sweep_logs(dir); /* used again */
+    assert_true(ms_kept_take_logs(&k, dir));
+    assert_int_equal(k.size, 1600);
+}
+
 static void test_files_of_a_folder_that_stays(void **state)
 {
     (void)state;
@@ -140,6 +156,7 @@ int main(void)
         TEST(test_limits),
         TEST(test_count_size_and_age),
         TEST(test_a_folder_is_as_old_as_its_last_line),
+        TEST(test_what_was_measured_is_remembered),
         TEST(test_files_of_a_folder_that_stays),
     };
 

@@ -60,8 +60,10 @@ static void sweep_session(int root, const char *name, struct ms_kept *kept)
     if (dir < 0 || (lock < 0 && lock != -ENOENT))
         return;
     ms_session_clear(root, dir, name);
-    if (!ms_kept_take_logs(kept, dir))
-        ms_tree_remove(root, name);
+    if (!ms_kept_take_logs(kept, dir)) { /* another may have its name by now */
+        ms_tree_remove(dir, "logs");
+        unlinkat(root, name, AT_REMOVEDIR);
+    }
 }
 
 static void sweep(int root)

@@ -296,15 +296,13 @@ static json_t *take_ids(struct ms_http_conn *c, const struct ms_http_request *r)
     return NULL;
 }
 
-static void do_batch(struct ms_worker_http *h,
-                     struct ms_http_conn *c,
-                     const struct ms_http_request *r)
+/* Find these; the ids of those that are not here. NULL: no memory. */
+static json_t *take_all(struct ms_worker_http *h, struct shard_text *t, json_t *ids)
 {
-    json_t *ids = take_ids(c, r), *missing = json_array(), *id;
-    struct shard_text *t = ids ? text_create(h, json_array_size(ids), true) : NULL;
+    json_t *missing = json_array(), *id;
     size_t i;
 
-    json_array_foreach(t ? ids : NULL, i, id)
+    json_array_foreach(ids, i, id)
     {
         struct ms_shard *shard =
             ms_shards_find(&h->shards, json_string_value(id), ms_now_ns());
@@ -314,18 +312,34 @@ static void do_batch(struct ms_worker_http *h,
         else
             json_array_append(missing, id);
     }
-    if (ids && !t) {
+    return missing;
+}
+
+static void do_batch(struct ms_worker_http *h,
+                     struct ms_http_conn *c,
+                     const struct ms_http_request *r)
+{
+    json_t *ids = take_ids(c, r), *missing;
+    struct shard_text *t = ids ? text_create(h, json_array_size(ids), true) : NULL;
+
+    if (!ids)
+        return;
+    if (!t) {
+        json_decref(ids);
         fail(c, 503, "out of memory");
-    } else if (t && t->count < json_array_size(ids)) {
+        return;
+    }
+    missing = take_all(h, t, ids);
+    if (t->count == json_array_size(ids)) {
+        json_decref(missing);
+        reply_text(c, t);
+    } else {
+        text_finish(t);
         fail_with(c,
                   400,
                   "some of these shards are not here",
-                  MS_JSON({"missing_shard_ids", json_incref(missing)}));
-        text_finish(t);
-    } else if (t) {
-        reply_text(c, t);
+                  MS_JSON({"missing_shard_ids", missing}));
     }
-    json_decref(missing);
     json_decref(ids);
 }
 

@@ -114,8 +114,11 @@ static struct ms_shard *shard_create(const struct ms_shard *with, int64_t now_ns
 {
     struct ms_shard *shard = malloc(sizeof *shard);
 
-    if (!shard)
+    if (!shard) {
+        ms_held_unref(with->held);
+        muster_value_destroy(with->value);
         return NULL;
+    }
     *shard = *with;
     shard->refs = 1;
     shard->used_ns = now_ns;
@@ -126,22 +129,22 @@ static struct ms_shard *shard_create(const struct ms_shard *with, int64_t now_ns
     shard->shape = strdup(with->shape);
     if (shard->id && shard->type && shard->dtype && shard->shape)
         return shard;
-    shard->held = NULL; /* the caller's */
-    shard->value = NULL;
     shard_free(shard);
     return NULL;
 }
 
 /* With the lock held; *old is to be freed without it. */
-static int
-add_locked(struct ms_shards *s, struct ms_shard *shard, struct ms_shard **old)
+static int add_locked(struct ms_shards *s,
+                      struct ms_shard *shard,
+                      struct ms_shard **old,
+                      struct ms_error *err)
 {
     struct ms_shard *before = find_locked(s, shard->id);
 
     if (before)
         *old = remove_locked(s, before);
     if (!tsearch(shard, &s->by_id, compare))
-        return -ENOMEM;
+        return ms_error_set(err, -ENOMEM, "out of memory");
     ms_list_add_tail(&s->by_use, &shard->link);
     s->count++;
     s->bytes += shard->len;
@@ -155,24 +158,20 @@ int ms_shards_add(struct ms_shards *s,
                   int64_t now_ns,
                   struct ms_error *err)
 {
-    struct ms_shard *shard = NULL, *old = NULL;
+    struct ms_shard *shard = shard_create(with, now_ns), *old = NULL;
     int rc;
 
+    if (!shard)
+        return ms_error_set(err, -ENOMEM, "out of memory");
     pthread_mutex_lock(&s->lock);
-    rc = check(s, with, err);
-    if (rc == 0 && !(shard = shard_create(with, now_ns)))
-        rc = ms_error_set(err, -ENOMEM, "out of memory");
-    if (rc == 0 && add_locked(s, shard, &old) < 0)
-        rc = ms_error_set(err, -ENOMEM, "out of memory");
+    rc = check(s, shard, err);
+    if (rc == 0)
+        rc = add_locked(s, shard, &old, err);
     pthread_mutex_unlock(&s->lock);
     if (old)
         shard_free(old);
-    if (rc < 0 && shard) {
-        shard_free(shard); /* with what it keeps */
-    } else if (rc < 0) {
-        ms_held_unref(with->held);
-        muster_value_destroy(with->value);
-    }
+    if (rc < 0)
+        shard_free(shard);
     return rc;
 }
 
