@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -29,6 +30,23 @@ static void test_data(void **state)
     rig_expect(&rig, "200", tensor);
     rig_send(&rig, "DELETE /data/clear", JSON, "{\"shard_ids\": [\"1\", \"2\"]}");
     rig_expect(&rig, "200", "\"cleared_count\":1,\"num_tensors\":0");
+    rig_stop(&rig);
+}
+
+/* Wherever a body ends too early, also within an escape. */
+static void test_half_a_tensor(void **state)
+{
+    char body[sizeof tensor + 1];
+    struct rig rig;
+
+    (void)state;
+    rig_start(&rig, true);
+    rig_connect(&rig);
+    for (size_t len = 0; len < strlen(tensor); len++) {
+        snprintf(body, sizeof body, "%.*s%s", (int)len, tensor, len % 2 ? "\\" : "");
+        rig_send(&rig, "PUT /data/1", "", body);
+        rig_expect(&rig, "500", "error");
+    }
     rig_stop(&rig);
 }
 
@@ -101,6 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_data),
+        cmocka_unit_test(test_half_a_tensor),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_descriptors),
     };

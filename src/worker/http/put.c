@@ -95,8 +95,8 @@ static size_t find_data(const char *s, size_t len)
         if (s[at] != '"')
             continue;
         end = string_end(s, len, at);
-        if (depth == 1 && end - at == 5 && memcmp(s + at, "\"data\"", 5) == 0 &&
-            (begin = string_after(s, len, end)))
+        if (depth == 1 && end < len && end - at == 5 &&
+            memcmp(s + at, "\"data\"", 5) == 0 && (begin = string_after(s, len, end)))
             return begin;
         at = end;
     }
