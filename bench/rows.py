@@ -13,6 +13,7 @@ from batch_rows import BATCH_ROWS
 from data_rows import DATA_ROWS, DATA_VERL_ROWS
 from lab import Lab, init_side, take_turns
 from lent_rows import ALONE_LENT, LENT_ROWS
+from loop_rows import LOOP_ROWS
 from machine import cores_awake
 from native import CallPrograms, thousand_agents
 from native import planner as plan_s
@@ -390,6 +391,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "health": health,
     "agents": agents,
     **WARM_ROWS,
+    **LOOP_ROWS,
     **LENT_ROWS,
     **BATCH_ROWS,
     **DATA_ROWS,

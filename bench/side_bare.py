@@ -88,6 +88,7 @@ class Bare:
             finally:
                 os._exit(0)
         other.close()
+        self.loop: Any = None
 
     def version(self) -> dict[str, str]:
         return {"python": platform.python_version()}
@@ -108,6 +109,16 @@ class Bare:
         import numpy  # noqa: F401
 
         return [start_children(ranks) for _ in range(warm_up + count)][warm_up:]
+
+    def grpo(self, steps: int) -> list[float]:
+        """The work of all ranks, one after the other."""
+        if self.loop is None:
+            from grpo_hosts import Here
+            from grpo_loop import Loop
+
+            self.loop = Loop(Here())
+        times: list[float] = self.loop.run(steps)
+        return times
 
     def close(self) -> None:
         self.sock.close()

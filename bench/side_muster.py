@@ -5,11 +5,14 @@ import platform
 import signal
 import tempfile
 import time
+from typing import Any
 from urllib.parse import urlsplit
 
 import muster
 import numpy as np
 from bench_worker import Maker, NumpyWorker, Worker
+from death_watch import DeathWatch
+from grpo_loop import Loop  # finds the example before workers are to
 from health import Busy, rate
 from muster import _core, api
 from muster.view import ENGINE
@@ -24,6 +27,8 @@ class Muster:
         self.opened = 0
         self.over_tcp: _core.Peer | None = None
         self.running = False
+        self.watch: DeathWatch | None = None
+        self.loop: Any = None
 
     def version(self) -> dict[str, str]:
         return {
@@ -186,6 +191,30 @@ class Muster:
         except muster.WorkerDied:
             return time.perf_counter() - start
         raise AssertionError("the call of a killed worker has returned")
+
+    def death_notice(self) -> float:
+        """From the moment that the pidfd of a dead worker is readable."""
+        self.watch = self.watch or DeathWatch()
+        cluster = self.new_cluster(Worker, 1)
+        pid = cluster.execute_rank_zero_sync("pid")
+        pending = cluster.execute_rank_zero_async("hang")
+        self.watch.begin(pid)
+        time.sleep(SETTLE_S)
+        os.kill(pid, signal.SIGKILL)
+        try:
+            muster.get([pending])
+        except muster.WorkerDied:
+            failed_ns = time.monotonic_ns()
+            return (failed_ns - self.watch.died_ns()) / 1e9
+        raise AssertionError("the call of a killed worker has returned")
+
+    def grpo(self, steps: int) -> list[float]:
+        if self.loop is None:
+            from grpo_muster import OnMuster
+
+            self.loop = Loop(OnMuster())
+        times: list[float] = self.loop.run(steps)
+        return times
 
     def close(self) -> None:
         if self.running:

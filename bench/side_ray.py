@@ -16,6 +16,7 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 import numpy as np
 import ray  # reads its environment when imported
 from bench_worker import NumpyWorker, Worker
+from death_watch import DeathWatch
 from ray.cluster_utils import Cluster
 from ray.util import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -36,6 +37,8 @@ class Ray:
     def __init__(self) -> None:
         self.actors: list[Any] = []
         self.cluster: Cluster | None = None
+        self.watch: DeathWatch | None = None
+        self.loop: Any = None
         self.remote_worker: Any = ray.remote(num_cpus=0)(NodeWorker)
         self.remote_numpy_worker: Any = ray.remote(num_cpus=0)(NumpyWorker)
 
@@ -198,6 +201,31 @@ class Ray:
         except ray.exceptions.RayActorError:
             return time.perf_counter() - start
         raise AssertionError("the call of a killed actor has returned")
+
+    def death_notice(self) -> float:
+        """From the moment that the pidfd of a dead actor is readable."""
+        self.watch = self.watch or DeathWatch()
+        actor = self.remote_worker.remote()
+        pid = ray.get(actor.pid.remote())
+        pending = actor.hang.remote()
+        self.watch.begin(pid)
+        time.sleep(SETTLE_S)
+        os.kill(pid, signal.SIGKILL)
+        try:
+            ray.get(pending)
+        except ray.exceptions.RayActorError:
+            failed_ns = time.monotonic_ns()
+            return (failed_ns - self.watch.died_ns()) / 1e9
+        raise AssertionError("the call of a killed actor has returned")
+
+    def grpo(self, steps: int) -> list[float]:
+        if self.loop is None:
+            from grpo_hosts import OnRay
+            from grpo_loop import Loop
+
+            self.loop = Loop(OnRay())
+        times: list[float] = self.loop.run(steps)
+        return times
 
     def close(self) -> None:
         ray.shutdown()

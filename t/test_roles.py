@@ -156,8 +156,38 @@ print(sorted(muster.roles()))
     assert said[4] == (
         "ClusterError: job.yaml has no role 'actr'; it has actor, critic, packed, bare"
     )
-    assert "`muster run job.yaml` starts a driver with one" in said[5]
+    assert said[5] == (
+        "TypeError: Cluster('nobody'): worker_cls is missing: job.yaml has no role "
+        "'nobody'; it has actor, critic, packed, bare"
+    )
     assert said[6] == "['actor', 'bare', 'critic', 'packed']"
+
+
+def test_a_class_by_another_name(job: Job) -> None:
+    """Of a package that has it from its module; and of the script, as part of one."""
+    package = job.folder / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("from pack.impl import Inner, Wrong\n")
+    (package / "impl.py").write_text("class Inner: pass\nclass Wrong: pass\n")
+    (job.folder / "__init__.py").write_text("")
+    said = job.drive(
+        f"""
+import sys
+sys.path.insert(0, {str(job.folder.parent)!r})
+from pack import Inner, Wrong
+print(len(muster.Cluster("inner", Inner)))
+print(fails("wrong", Wrong))
+print(len(muster.Cluster("script", Other)))
+""",
+        f"""
+roles:
+  inner: {{worker_cls: pack.Inner, world_size: 1}}
+  wrong: {{worker_cls: pack.Inner, world_size: 1}}
+  script: {{worker_cls: {job.folder.name}.train.Other, world_size: 1}}
+""",
+    )
+    assert said[0] == "1" and said[2] == "1"
+    assert "worker_cls is pack.impl.Wrong here and pack.Inner there" in said[1]
 
 
 def test_the_same_script_alone(job: Job) -> None:
@@ -208,6 +238,43 @@ roles: {held: {world_size: 4, bundle: {GPU: 1}}}
     )
     assert "broken" in said[0]
     assert said[1] == "4"
+
+
+def test_its_bundles_end_with_a_cluster_whoever_ends_it(job: Job) -> None:
+    said = job.drive(
+        f"""
+import subprocess
+def state():
+    status = muster.status()
+    return [c["name"] for c in status["clusters"]], len(status["groups"])
+made = muster.Cluster("held", Actor)
+print(state())
+muster.get_cluster("held").destroy()
+print(state())
+again = muster.Cluster("held", Actor)
+print(again.execute_all_sync("env", "NONE"))
+subprocess.run([{CLI!r}, "stop", "cluster", "held"], check=True, stdout=subprocess.PIPE)
+print(state())
+third = muster.Cluster("held", Actor)
+made.destroy()
+again.destroy()
+print(state())
+third.destroy()
+print(state())
+""",
+        """
+nodes: [{name: n0, gpus: 4}]
+roles: {held: {world_size: 4, bundle: {GPU: 1}}}
+""",
+    )
+    assert said == [
+        "(['held'], 1)",
+        "([], 0)",
+        "[None, None, None, None]",
+        "([], 0)",
+        "(['held'], 1)",
+        "([], 0)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,21 @@ def test_driver_joins_described_nodes(job: Job) -> None:
     assert second.startswith("pids")
 
 
+def test_logs_of_an_ended_job(job: Job) -> None:
+    """Each node had a folder of its own; nobody but the files can tell any more."""
+    path = job.with_driver()
+    script = job.folder / "train.py"
+    says = DRIVER.replace(
+        "return os.getpid()", 'print("from", os.environ["RANK"]); return os.getpid()'
+    )
+    script.write_text(says)
+    done = job.run(path)
+    assert done.returncode == 0, done
+    shown = job.home.run("logs").stdout.splitlines()
+    assert sorted(shown) == [f"echo/{i}@n{i // 2}: from {i}" for i in range(4)]
+    assert job.home.run("logs", "echo/3").stdout == "from 3\n"
+
+
 def test_a_script_that_describes_its_machine_takes_what_was_lent(job: Job) -> None:
     """The same script runs alone, where it pretends to have devices."""
     path = job.with_driver()

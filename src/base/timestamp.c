@@ -156,6 +156,7 @@ static int read_date(const char *text, int64_t *wall_ns)
     int64_t second, ns = 0;
     const char *end = NULL;
     struct tm tm;
+    int day;
 
     if (!has_form(text, "0000-00-00"))
         return -EINVAL;
@@ -169,8 +170,9 @@ static int read_date(const char *text, int64_t *wall_ns)
         tm = (struct tm){0};
         end = strptime(text, "%Y-%m-%d", &tm);
     }
-    if (!end || read_zone(end, &tm, &second) < 0)
-        return -EINVAL;
+    day = tm.tm_mday;
+    if (!end || read_zone(end, &tm, &second) < 0 || tm.tm_mday != day)
+        return -EINVAL; /* a day that its month does not have would be one of the next */
     *wall_ns = second > 0 ? second * MS_NS_PER_S + ns : 0;
     return 0;
 }

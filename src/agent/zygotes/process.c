@@ -6,6 +6,7 @@
 #include "base/proto.h"
 #include "io/proc.h"
 #include "io/sock.h"
+#include "io/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,12 +16,28 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+
+/* How long after a death that nobody asked for its group is killed, and the next spare is
+ * forked. Those who hear of it run first: a fork, and the end of the keeper, which frees the
+ * worker's memory, would take a core from them for a millisecond or two. */
+enum { SURPRISE_MS = 5 };
+
+/* Deaths of that time; of more the groups are killed at once. */
+enum { LATE_MAX = 16 };
+
+#ifndef PIDFD_SIGNAL_PROCESS_GROUP
+#define PIDFD_SIGNAL_PROCESS_GROUP (1U << 2) /* Linux 6.9 */
+#endif
 
 /* Facts of the process, set by the first ms_zygote_next. */
 static struct {
     bool ready;
     int signal_fd; /* SIGCHLD */
+    int late_ms;   /* until `late` and the next spare, if nothing is asked before */
+    int late[LATE_MAX]; /* pidfds of dead workers whose groups are to be killed */
+    int late_count;
     sigset_t mask_before;
     uint8_t *room;    /* MS_SPAWN_MAX bytes for a request */
     char *uid_digits; /* in the memory behind /proc/self/environ; NULL: none */
@@ -203,7 +220,45 @@ static void drain_signals(void)
     (void)n;
 }
 
-/* The group is killed while the dead leader still keeps its number. */
+/* Nobody has asked for this end, as far as we know. */
+static bool is_surprise(const siginfo_t *info)
+{
+    return info->si_code != CLD_EXITED && info->si_status != SIGTERM;
+}
+
+static int signal_group(int pidfd, int sig)
+{
+    return (int)syscall(
+        SYS_pidfd_send_signal, pidfd, sig, NULL, PIDFD_SIGNAL_PROCESS_GROUP);
+}
+
+static void kill_late(void)
+{
+    while (side.late_count > 0) {
+        int fd = side.late[--side.late_count];
+
+        signal_group(fd, SIGKILL);
+        ms_fd_close(&fd);
+    }
+    side.late_ms = 0;
+}
+
+/* A pidfd names the group also when its leader was reaped, whoever has the number then.
+ * False: there is no room, or the kernel cannot do that. */
+static bool kill_later(pid_t pid)
+{
+    int fd = side.late_count < LATE_MAX ? ms_process_open(pid) : -1;
+
+    if (fd >= 0 && signal_group(fd, 0) < 0)
+        ms_fd_close(&fd);
+    if (fd < 0)
+        return false;
+    side.late[side.late_count++] = fd;
+    side.late_ms = SURPRISE_MS;
+    return true;
+}
+
+/* Else the group is killed while the dead leader still keeps its number. */
 static int reap(int fd)
 {
     drain_signals();
@@ -213,7 +268,8 @@ static int reap(int fd)
 
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
             return 0;
-        ms_proc_group_kill(info.si_pid, SIGKILL);
+        if (!is_surprise(&info) || !kill_later(info.si_pid))
+            ms_proc_group_kill(info.si_pid, SIGKILL);
         if (waitpid(info.si_pid, &status, 0) != info.si_pid)
             return -errno;
         rc = report_reaped(fd, info.si_pid, status);
@@ -274,11 +330,15 @@ int ms_zygote_next(int fd, struct ms_zygote_request *r)
         struct pollfd p[] = {{.fd = fd}, {.fd = side.signal_fd, .events = POLLIN}};
 
         rc = receive(fd, r);
-        if (rc != -EAGAIN)
+        if (rc != -EAGAIN) {
+            kill_late();
             return rc;
-        rc = poll(p, 2, side.spares.wanted ? 0 : -1);
+        }
+        rc = poll(p, 2, side.spares.wanted || side.late_count ? side.late_ms : -1);
         if (rc < 0 && errno != EINTR)
             return -errno;
+        if (rc == 0)
+            kill_late();
         if (rc == 0 && ms_spares_begin(&side.spares))
             return MS_ZYGOTE_FORK_SPARE;
         rc = p[1].revents ? reap(fd) : 0;

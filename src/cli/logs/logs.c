@@ -7,9 +7,11 @@
 #include "cli/out.h"
 #include "cli/target.h"
 #include "io/proc.h"
+#include "io/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -210,9 +212,11 @@ static enum ms_exit fail_nothing(const struct ms_cli *cli,
     if (v->single)
         return ms_out_fail(cli,
                            MS_EXIT_NOT_FOUND,
-                           "session '%s' has no %s: nothing has been printed yet",
+                           "session '%s' has no %s: nothing %s printed%s",
                            s->name,
-                           v->single);
+                           v->single,
+                           s->alive ? "has been" : "was",
+                           s->alive ? " yet" : "");
     return ms_out_fail(
         cli,
         MS_EXIT_NOT_FOUND,
@@ -262,10 +266,58 @@ follow(const struct ms_cli *cli, struct ms_logview *v, struct watch *f)
     return MS_EXIT_OK;
 }
 
+struct nodes {
+    struct ms_logview *view;
+    const char *session;
+};
+
+/* SESSION@NODE is a folder of an agent of this machine that had joined the session. */
+static int open_node(void *arg, int root, const char *name)
+{
+    const struct nodes *n = arg;
+    size_t len = strlen(n->session);
+    char path[NAME_MAX + sizeof "/logs"];
+    int rc;
+
+    if (strncmp(name, n->session, len) != 0 || name[len] != '@')
+        return 0;
+    snprintf(path, sizeof path, "%s/logs", name);
+    rc = ms_logview_open(n->view, root, path);
+    return rc == -ENOENT || rc == -ENOTDIR ? 0 : rc;
+}
+
+/* Of a session that has ended nobody else can tell. */
+static int open_nodes(struct ms_logview *v, const struct ms_session *s)
+{
+    struct nodes n = {v, s->name};
+    char root[MS_SESSION_DIR_MAX];
+    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
+    struct ms_error err = {0};
+    int rc = ms_session_root(root, &err);
+
+    if (rc < 0)
+        return rc;
+    fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : ms_tree_each(fd, open_node, &n);
+}
+
+static int
+open_folders(struct ms_logview *v, const struct ms_session *s, const char *logs)
+{
+    int rc = ms_logview_open(v, AT_FDCWD, logs);
+
+    if ((rc == 0 || rc == -ENOENT) && !s->alive) {
+        int other = open_nodes(v, s);
+
+        rc = other < 0 ? other : v->dir_count ? 0 : rc;
+    }
+    return rc;
+}
+
 static enum ms_exit
 show(const struct ms_cli *cli, struct ms_logview *v, const struct ms_session *s)
 {
-    bool following = ms_cli_has(cli, MS_OPT_FOLLOW);
+    bool following = ms_cli_has(cli, MS_OPT_FOLLOW) && s->alive;
     char path[MS_SESSION_DIR_MAX + sizeof "/logs"];
     struct watch f = {-1, -1};
     struct ms_error err = {0};
@@ -273,7 +325,7 @@ show(const struct ms_cli *cli, struct ms_logview *v, const struct ms_session *s)
     int rc;
 
     snprintf(path, sizeof path, "%s/logs", s->dir);
-    rc = ms_logview_open(v, path);
+    rc = open_folders(v, s, path);
     if (rc == -ENOENT)
         return fail_nothing(cli, v, s);
     if (rc < 0)
@@ -320,8 +372,7 @@ static enum ms_exit find_and_show(const struct ms_cli *cli, struct ms_logview *v
 enum ms_exit ms_cmd_logs(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_logview_close)
-    struct ms_logview v = {.dir = -1,
-                           .lines_max = ms_cli_number(cli, MS_OPT_LINES, -1),
+    struct ms_logview v = {.lines_max = ms_cli_number(cli, MS_OPT_LINES, -1),
                            .json = ms_cli_has(cli, MS_OPT_JSON),
                            .timestamps = ms_cli_has(cli, MS_OPT_TIMESTAMPS)};
     enum ms_exit code = parse_which(cli, &v);

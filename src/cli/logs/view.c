@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DRIVER_LEN = 17, BLOCK = 64 << 10, KEPT_SLACK = 1 << 20 };
 
@@ -50,13 +51,19 @@ bool ms_logview_is_worker(const char *name,
     return true;
 }
 
-int ms_logview_open(struct ms_logview *v, const char *path)
+int ms_logview_open(struct ms_logview *v, int at, const char *path)
 {
-    v->files = NULL;
-    v->count = 0;
+    int *dirs = realloc(v->dirs, (v->dir_count + 1) * sizeof *dirs);
+
+    if (!dirs)
+        return -ENOMEM;
     v->merged = v->single && strcmp(v->single, MS_LOGVIEW_MERGED) == 0;
-    v->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return v->dir < 0 ? -errno : 0;
+    v->dirs = dirs;
+    dirs[v->dir_count] = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dirs[v->dir_count] < 0)
+        return -errno;
+    v->dir_count++;
+    return 0;
 }
 
 static void file_finish(struct ms_logview_file *f)
@@ -69,18 +76,21 @@ void ms_logview_close(struct ms_logview *v)
 {
     for (size_t i = 0; i < v->count; i++)
         file_finish(&v->files[i]);
+    for (size_t i = 0; i < v->dir_count; i++)
+        close(v->dirs[i]);
     free(v->files);
-    ms_fd_close(&v->dir);
+    free(v->dirs);
     v->files = NULL;
-    v->count = 0;
+    v->dirs = NULL;
+    v->count = v->dir_count = 0;
 }
 
 /* ---- which files ----------------------------------------------------------------- */
 
-static bool has_file(const struct ms_logview *v, const char *name)
+static bool has_file(const struct ms_logview *v, int dir, const char *name)
 {
     for (size_t i = 0; i < v->count; i++)
-        if (strcmp(v->files[i].tail.name, name) == 0)
+        if (v->files[i].tail.dir == dir && strcmp(v->files[i].tail.name, name) == 0)
             return true;
     return false;
 }
@@ -96,7 +106,7 @@ static int add_file(void *arg, int dir, const char *name)
             : !ms_logview_is_worker(name, f.log.cluster, &f.log.rank) ||
                   !ms_cli_selector_matches(&v->selector, f.log.cluster, f.log.rank))
         return 0;
-    if (has_file(v, name))
+    if (has_file(v, dir, name))
         return 0;
     rc = ms_tailfile_open(&f.tail, dir, name);
     if (rc < 0)
@@ -122,10 +132,12 @@ static int by_rank(const void *a, const void *b)
 
 int ms_logview_scan(struct ms_logview *v)
 {
-    int rc = ms_tree_each(v->dir, add_file, v);
+    for (size_t i = 0; i < v->dir_count; i++) {
+        int rc = ms_tree_each(v->dirs[i], add_file, v);
 
-    if (rc < 0)
-        return rc;
+        if (rc < 0)
+            return rc;
+    }
     if (v->count)
         qsort(v->files, v->count, sizeof *v->files, by_rank);
     return (int)v->count;

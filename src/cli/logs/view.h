@@ -22,7 +22,8 @@
 struct ms_logview_file;
 
 struct ms_logview {
-    int dir;            /* the logs folder */
+    int *dirs; /* the logs folders: of the session, and of nodes beside it */
+    size_t dir_count;
     const char *single; /* this file only, e.g. "merged.log"; NULL: by selector */
     struct ms_cli_selector selector; /* which workers */
     bool json;                       /* one object a line */
@@ -58,9 +59,9 @@ int ms_logview_keep_last(const struct ms_logview *v,
                          void *arg,
                          size_t i);
 
-/* Open the folder. The caller has set which logs and lines are wanted, and how; the other
- * fields are set here. 0 or a negative errno. */
-int ms_logview_open(struct ms_logview *v, const char *path);
+/* Open a folder, below the folder `at` (or AT_FDCWD). The caller has set which logs and lines
+ * are wanted, and how; the other fields are zero before the first. 0 or a negative errno. */
+int ms_logview_open(struct ms_logview *v, int at, const char *path);
 void ms_logview_close(struct ms_logview *v);
 
 /* Look for files that belong to the view and are not in it yet. How many there are now,

@@ -36,12 +36,40 @@ static enum ms_exit fail_memory(const struct top *t)
     return ms_out_fail(t->target->cli, MS_EXIT_FAILED, "out of memory");
 }
 
+static bool is_there(const struct top *t)
+{
+    for (size_t i = 0; i < t->now->n_clusters; i++) {
+        const Muster__ClusterStatus *c = t->now->clusters[i];
+
+        for (size_t k = 0; k < c->n_workers; k++)
+            if (ms_cli_selector_matches(
+                    &t->view.selector, c->name, c->workers[k]->rank))
+                return true;
+    }
+    return false;
+}
+
+/* What was asked for has to be there then; later it may go and come. */
+static enum ms_exit look_first(struct top *t)
+{
+    const struct ms_cli *cli = t->target->cli;
+    enum ms_exit code = look(t);
+
+    if (!code && cli->operand_count && !is_there(t))
+        return ms_out_fail(
+            cli,
+            MS_EXIT_NOT_FOUND,
+            "there is no worker '%s'; `muster status` shows what there is",
+            cli->operands[0]);
+    return code;
+}
+
 /* ---- once ------------------------------------------------------------------------ */
 
 static enum ms_exit print_once(struct top *t)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf frame = {0};
-    enum ms_exit code = look(t);
+    enum ms_exit code = look_first(t);
 
     if (code)
         return code;
@@ -112,7 +140,8 @@ static enum ms_exit run(struct top *t)
 
 static enum ms_exit run_live(struct top *t)
 {
-    enum ms_exit code = look(t); /* what fails at once leaves the terminal as it is */
+    enum ms_exit code =
+        look_first(t); /* what fails at once leaves the terminal as it is */
 
     if (code)
         return code;
