@@ -178,7 +178,7 @@ def _is_class(worker_cls: Any, path: str) -> bool:
 
 def _is_script(module: str) -> bool:
     """Is it what this process runs?"""
-    script = getattr(sys.modules["__main__"], "__file__", None)
+    script = getattr(sys.modules["__main__"], "__file__", None) or ""
     with suppress(Exception):
         spec = importlib.util.find_spec(module)
         return bool(spec and spec.origin and os.path.samefile(spec.origin, script))
