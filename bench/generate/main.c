@@ -38,7 +38,8 @@ static int run_one(const struct choice *ch,
                               .chunk = b->chunk,
                               .warm = !b->cold,
                               .rebalance = b->rebalance,
-                              .progress = b->progress || set->c.hang > 0,
+                              .progress = b->progress || set->c.hang > 0 ||
+                                          (set->c.lose_at > 0 && !b->engine_queue),
                               .lengths = lengths,
                               .seed = (uint64_t)seed + 1};
     double bound = sim_bound(&set->c);

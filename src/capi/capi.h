@@ -98,6 +98,11 @@ static inline size_t ms_capi_count(const char *const *texts)
 /* As a message that borrows from `r`. */
 void ms_capi_scope(const struct muster_resources *r, Muster__Scope *out);
 /* group.c */
+/* `ends_with_cluster`: with the one that is made in it, whoever ends that. */
+struct muster_group *ms_capi_group_create(struct muster_session *session,
+                                          const struct muster_group_options *options,
+                                          bool ends_with_cluster,
+                                          struct muster_error *err);
 uint64_t ms_capi_group_id(const struct muster_group *g);
 
 /* role.c: what the file of `muster run` says of the role of a cluster. To be finished, also
@@ -106,7 +111,7 @@ uint64_t ms_capi_group_id(const struct muster_group *g);
 
 struct ms_capi_role {
     const char *name, *file; /* borrowed from the options and from the job */
-    json_t *told;            /* a part of the job; NULL: nothing is said of it */
+    json_t *roles, *told;    /* parts of the job; NULL: nothing is said of it */
     struct ms_buf why;       /* in what they differ */
     size_t differences;
     struct muster_bundle bundle;
@@ -132,6 +137,10 @@ int ms_capi_role_place(const struct ms_capi_role *r,
                        struct muster_group **group,
                        struct muster_error *err);
 void ms_capi_role_finish(struct ms_capi_role *r);
+/* -EINVAL: neither the driver nor the file names a class. */
+int ms_capi_role_no_class(struct ms_capi_role *r,
+                          const char *name,
+                          struct muster_error *err);
 /* role_keys.c: what is told, into the options: 0, -EINVAL with the reason in r->why, -ENOMEM. */
 int ms_capi_role_take(struct ms_capi_role *r, struct muster_cluster_options *o);
 

@@ -80,7 +80,7 @@ take_change(struct muster_cluster *c, struct ms_head_op *op, struct muster_error
     return rc;
 }
 
-/* Of its role's bundles: once nothing stands in it. */
+/* Of its role's bundles, which else end with the cluster: nothing was made in it. */
 static void remove_group(struct muster_cluster *c)
 {
     if (c->group && ms_capi_check_open(c->session, NULL) == 0 &&
@@ -103,35 +103,14 @@ static int create(struct muster_cluster *c,
         c, ms_head_create_cluster(c->session->head, &spec.message, o->wait_ns), err);
 }
 
-static int no_class(const struct muster_cluster_options *o,
-                    const struct ms_capi_role *role,
-                    struct muster_error *err)
-{
-    if (role->told)
-        return muster_error_set(
-            err,
-            -EINVAL,
-            NULL,
-            "cluster '%s': worker_cls is missing: %s has none for this role",
-            o->name,
-            role->file);
-    return muster_error_set(
-        err,
-        -EINVAL,
-        NULL,
-        "cluster '%s': worker_cls is missing: no job's file says it "
-        "here (`muster run job.yaml` starts a driver with one)",
-        o->name);
-}
-
 static int check_options(const struct muster_cluster_options *o,
-                         const struct ms_capi_role *role,
+                         struct ms_capi_role *role,
                          struct muster_error *err)
 {
     struct ms_error why = {0};
 
     if (o->name && !o->worker_cls)
-        return no_class(o, role, err);
+        return ms_capi_role_no_class(role, o->name, err);
     if (!o->name || !strpbrk(o->worker_cls, ".:"))
         return muster_error_set(err,
                                 -EINVAL,
@@ -259,7 +238,6 @@ void muster_cluster_destroy(struct muster_cluster *c, int64_t grace_ns)
     if (!c)
         return;
     end(c, grace_ns);
-    remove_group(c);
     cluster_free(c);
 }
 

@@ -51,19 +51,44 @@ static json_t *job_of(struct muster_session *s, struct muster_error *err)
     return job;
 }
 
-static int
-no_role(json_t *roles, const char *file, const char *name, struct ms_buf *why)
+static void add_no_role(struct ms_capi_role *r)
 {
     const char *key, *before = "";
     json_t *role;
 
-    ms_buf_printf(why, "%s has no role '%s'; it has ", file, name);
-    json_object_foreach(roles, key, role)
+    ms_buf_printf(&r->why, "%s has no role '%s'; it has ", r->file, r->name);
+    json_object_foreach(r->roles, key, role)
     {
-        ms_buf_printf(why, "%s%s", before, key);
+        ms_buf_printf(&r->why, "%s%s", before, key);
         before = ", ";
     }
-    return -ENOENT;
+}
+
+/* The error that is in r->why. */
+static int fail(struct ms_capi_role *r, int code, struct muster_error *err)
+{
+    const char *why = ms_buf_str(&r->why);
+
+    return code == -ENOMEM || !why ? ms_capi_no_memory(err)
+                                   : muster_error_set(err, code, NULL, "%s", why);
+}
+
+int ms_capi_role_no_class(struct ms_capi_role *r,
+                          const char *name,
+                          struct muster_error *err)
+{
+    ms_buf_consume(&r->why, r->why.len);
+    ms_buf_printf(&r->why, "cluster '%s': worker_cls is missing: ", name);
+    if (r->told)
+        ms_buf_printf(&r->why, "%s has none for this role", r->file);
+    else if (json_object_size(r->roles) > 0)
+        add_no_role(r);
+    else
+        ms_buf_printf(
+            &r->why,
+            "no job's file says it here (`muster run job.yaml` starts a driver "
+            "with one)");
+    return fail(r, -EINVAL, err);
 }
 
 int ms_capi_role_place(const struct ms_capi_role *r,
@@ -82,7 +107,7 @@ int ms_capi_role_place(const struct ms_capi_role *r,
     wanted.count = 1;
     wanted.strategy = json_string_value(json_object_get(r->told, "strategy"));
     wanted.same = json_string_value(json_object_get(r->told, "same"));
-    o->group = *group = muster_group_create(session, &wanted, err);
+    o->group = *group = ms_capi_group_create(session, &wanted, true, err);
     return *group ? 0 : -1;
 }
 
@@ -93,24 +118,21 @@ int ms_capi_role_merge(struct ms_capi_role *r,
                        struct muster_cluster_options *o,
                        struct muster_error *err)
 {
-    json_t *roles = json_object_get(job, "roles");
-    const char *why;
     int rc = 0;
 
     r->name = o->role ? o->role : o->name;
     r->file = ms_capi_text(json_string_value(json_object_get(job, "file")));
-    r->told = json_object_get(roles, r->name);
+    r->roles = json_object_get(job, "roles");
+    r->told = json_object_get(r->roles, r->name);
     if (!o->name)
         o->name = o->role;
     if (r->told)
         rc = ms_capi_role_take(r, o);
-    else if (o->role && json_object_size(roles) > 0)
-        rc = no_role(roles, r->file, r->name, &r->why);
-    if (rc == 0)
-        return 0;
-    why = ms_buf_str(&r->why);
-    return rc == -ENOMEM || !why ? ms_capi_no_memory(err)
-                                 : muster_error_set(err, rc, NULL, "%s", why);
+    else if (o->role && json_object_size(r->roles) > 0) {
+        add_no_role(r);
+        rc = -ENOENT;
+    }
+    return rc == 0 ? 0 : fail(r, rc, err);
 }
 
 int ms_capi_role_find(struct ms_capi_role *r,
