@@ -9,7 +9,9 @@ from pathlib import Path
 import muster
 import pytest
 from cli_rig import CLI, DEADLINE_S, Home
-from helpers import MARK, new_mark, processes, wait_gone
+from helpers import BUILD, MARK, new_mark, processes, wait_gone
+
+ROOT = Path(__file__).resolve().parent.parent
 
 FILE = """
 name: roles
@@ -35,6 +37,8 @@ class Actor:
         self.given = args, kwargs
     def told(self):
         return self.given
+    def shown(self):
+        return repr(self.given)
     def env(self, name):
         return os.environ.get(name)
 """
@@ -73,6 +77,15 @@ class Job:
     def drive(self, text: str, file: str = FILE) -> list[str]:
         path = self.folder / "job.yaml"
         path.write_text(f"{file}driver: [{sys.executable}, {self.script(text)}]\n")
+        return self.spoken([CLI, "run", str(path)])
+
+    def drive_in_c(self, case: str, more: str = "") -> list[str]:
+        path = self.folder / "job.yaml"
+        path.write_text(f"{FILE}{more}driver: [{BUILD}/t/role_driver, {case}]\n")
+        self.home.env |= {
+            "MUSTER_PYTHON": sys.executable,
+            "PYTHONPATH": str(self.folder),
+        }
         return self.spoken([CLI, "run", str(path)])
 
     def alone(self, text: str) -> list[str]:
@@ -161,6 +174,54 @@ print(sorted(muster.roles()))
         "'nobody'; it has actor, critic, packed, bare"
     )
     assert said[6] == "['actor', 'bare', 'critic', 'packed']"
+
+
+in_c = pytest.mark.skipif(
+    not (BUILD / "build.ninja").exists(), reason="there is no program in C to run"
+)
+
+
+@in_c
+def test_a_driver_in_c_takes_them(job: Job) -> None:
+    library = job.folder / "libreward.so"
+    source = str(ROOT / "examples/c/reward.c")
+    flags = ["-shared", "-fPIC", f"-I{ROOT / 'include'}"]
+    subprocess.run(["cc", *flags, "-o", str(library), source], check=True)
+    native = f"  native: {{worker_cls: '{library}:reward', world_size: 3}}\n"
+    said = job.drive_in_c("take", native)
+    assert "mesh" in said.pop(5)
+    assert said == [
+        "4",
+        "((1, 'two', 3.5, None, '4', True), {'deep': {'list': [1, 2]}})",
+        "1",
+        "plum",
+        "yes",
+        "critic",
+        "n0 n1",
+        "n0 n1",
+        "3",
+    ]
+
+
+@in_c
+def test_a_driver_in_c_says_the_same(job: Job) -> None:
+    in_python = job.drive("""
+print(fails("actor", Other, device_mapping="0-1", env={"FLAVOUR": "pear"}, timeout=30.0))
+print(fails("bare"))
+print(fails(role="actr"))
+print(fails("nobody"))
+""")
+    broken = "{worker_cls: roles_workers.Missing, world_size: 2, bundle: {CPU: 3}}"
+    said = job.drive_in_c("differ", f"  broken: {broken}\n")
+    said[2:4] = (line.removesuffix(", broken") for line in said[2:4])
+    for line, other in zip(said, in_python, strict=False):
+        kind, _, text = other.partition(": ")
+        if kind == "TypeError":  # of Python's argument, before anything is asked
+            text = text.replace("Cluster('", "cluster '").replace("')", "'", 1)
+        assert line == text
+    assert "Missing" in said[4]
+    assert "tp" in said[5]
+    assert "Missing" in said[6] and "Missing" in said[7]
 
 
 def test_a_class_by_another_name(job: Job) -> None:
