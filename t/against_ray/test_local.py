@@ -25,15 +25,12 @@ def env() -> Iterator[dict[str, str]]:
 
 
 DRIVER = """
-import os
 import sys
 import muster
 from workers import Echo
 if __name__ == "__main__":
     muster.init(orchestrator="ray", address="local", num_cpus=1)
     c = muster.Cluster("echo", Echo, world_size=2)
-    for env in c.execute_all_sync("env", "TMPDIR"):
-        assert env["TMPDIR"] == os.environ["TMPDIR"]
     print(*c.execute_all_sync("rank"), len(muster.nodes()), flush=True)
     if sys.stdin.readline() == "on\\n":
         muster.shutdown()
@@ -67,7 +64,8 @@ def test_a_killed_driver_leaves_nothing(tmp_path: Path, env: dict[str, str]) -> 
 
 
 def test_run(tmp_path: Path, env: dict[str, str]) -> None:
-    (tmp_path / "train.py").write_text(SAY)
+    more = '    import os; print("@", os.environ["TMPDIR"])'
+    (tmp_path / "train.py").write_text(SAY + more)
     (tmp_path / "job.yaml").write_text(SAY_JOB)
     mark = new_mark()
     command = [CLI, "run", "--on", "ray", "--address", "local", "--json", "job.yaml"]
@@ -82,7 +80,7 @@ def test_run(tmp_path: Path, env: dict[str, str]) -> None:
     )
     assert done.returncode == 0, done
     said = [line for line in done.stdout.splitlines() if line.startswith("@")]
-    assert said == ["@ hello"]
+    assert said == ["@ hello", f"@ {env['TMPDIR']}"]  # ours, not Ray's own
     events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
     assert events[0] == "submitted" and events[-1] == "released"
     assert leftovers(mark) == []
