@@ -15,7 +15,7 @@ from serve import time_each
 
 SPEC = SchedulingSpec(cpu=1, mem=1, gpu=0, cmd="python -m areal.infra.rpc.rpc_server")
 ENGINE = "areal_engine.Empty"
-START_S = 120  # AReaL's own 30 s are too few for 8 servers on 2 cores
+START_S = 300  # AReaL's own 30 s are too few for 8 servers on 2 busy cores
 warnings.simplefilter("ignore")  # that ports are open
 
 

@@ -255,3 +255,15 @@ def test_a_wrong_secret_opens_nothing(
 def test_nobody_listens(daemon: Daemon) -> None:  # noqa: F811
     with pytest.raises(muster.MusterError, match=r"127\.0\.0\.1:1"):
         muster.init(address="127.0.0.1:1", secret_file=daemon.secret_file, timeout=5)
+
+
+def test_a_head_that_does_not_answer(joined: Daemon) -> None:
+    pid = joined.head.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(muster.DeadlineExceeded) as caught:
+            muster.status(0.5)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    where = f"the head at {joined.address} has not answered within 0.5 s"
+    assert str(caught.value) == f"status: {where}"

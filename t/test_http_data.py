@@ -2,6 +2,7 @@
 
 import base64
 import json
+import select
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -165,6 +166,70 @@ def test_health_beside_big_answers(
     while any(one.is_alive() for one in readers):
         assert client.get("/health")[0] == 200
     client.ids("DELETE", "/data/clear", "x")
+
+
+def test_types_that_are_none(client: DataClient) -> None:
+    """What it says of itself is what it is."""
+    wide = np.array([1.5, 2.5], dtype="<f4")
+    value = encoded(wide) | {"type": "tensor", "dtype": "bfloat16"}
+    put(client, "x", value)
+    assert client.ask("GET", "/data/x")[2] == value | {"dtype": "torch.bfloat16"}
+    inner = encoded(np.zeros(3, np.uint8)) | {"type": "tensor", "dtype": "torch.uint8"}
+    other = {"value": inner, "data": "AAAA", "dtype": "torch.bfloat16", "shape": [1]}
+    for kind in ("torch_dtype", "enum", "bytes", "dataclass"):
+        body = json.dumps(other | {"type": kind, "class_path": "a.B"}).encode()
+        assert client.ask("PUT", "/data/y", body)[0] == 500, kind
+    assert client.ask("GET", "/data/y")[0] == 404
+
+
+def test_ways_to_write_it(client: DataClient) -> None:
+    """The data is found wherever it stands, and only there."""
+    value = encoded(np.full(100_000, 0xFF, np.uint8))  # base64 of it is all "/"
+    text = json.dumps(value)
+    for body in (
+        text.replace("/", "\\/"),
+        json.dumps(value, indent=3),
+        json.dumps(dict(reversed(value.items()))),
+        json.dumps({"x": {"data": "no"}, "y": ['"data":"', "data"]} | value),
+    ):
+        assert client.ask("PUT", "/data/x", body.encode())[0] == 200, body[:80]
+        assert client.ask("GET", "/data/x")[2] == value
+    for body in (
+        text[:-1],
+        text.replace("//", "/=", 1),
+        text.replace("//", "\\u002f/", 1),
+        text.replace("{", '{"data": "",'),
+        json.dumps({"x": "y" * (1 << 20)} | value),
+        json.dumps(value | {"x": "y" * (1 << 20)}),
+    ):
+        assert client.ask("PUT", "/data/y", body.encode())[0] == 500, body[:80]
+    assert client.ask("GET", "/data/y")[0] == 404
+
+
+def test_health_beside_a_big_put(client: DataClient) -> None:
+    """It is decoded in turns: what is asked after it is answered before it."""
+    value = encoded(np.zeros(64 << 20, np.uint8))
+    conn = client.connect()
+    headers = {"Authorization": f"Bearer {client.token}"}
+    conn.request("PUT", "/data/x", json.dumps(value).encode(), headers)
+    answered = 0
+    while not select.select([conn.sock], [], [], 0)[0]:
+        assert client.get("/health")[0] == 200
+        answered += 1
+    assert json.loads(conn.getresponse().read())["status"] == "ok"
+    conn.close()
+    assert answered > 10
+    client.ids("DELETE", "/data/clear", "x")
+
+
+def test_a_put_that_goes(client: DataClient) -> None:
+    value = encoded(np.zeros(64 << 20, np.uint8))
+    conn = client.connect()
+    headers = {"Authorization": f"Bearer {client.token}"}
+    conn.request("PUT", "/data/x", json.dumps(value).encode(), headers)
+    conn.close()
+    assert client.call("add", 1) == 1
+    assert client.ids("DELETE", "/data/clear", "x")[2]["num_tensors"] == 0
 
 
 def test_a_reader_that_goes(client: DataClient) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import muster
 import pytest
 from cli_rig import CLI, DEADLINE_S, Home
-from helpers import MARK, new_mark, processes, wait_gone
+from helpers import BUILD, MARK, new_mark, processes, wait_gone
+
+ROOT = Path(__file__).resolve().parent.parent
 
 FILE = """
 name: roles
@@ -35,6 +37,8 @@ class Actor:
         self.given = args, kwargs
     def told(self):
         return self.given
+    def shown(self):
+        return repr(self.given)
     def env(self, name):
         return os.environ.get(name)
 """
@@ -73,6 +77,15 @@ class Job:
     def drive(self, text: str, file: str = FILE) -> list[str]:
         path = self.folder / "job.yaml"
         path.write_text(f"{file}driver: [{sys.executable}, {self.script(text)}]\n")
+        return self.spoken([CLI, "run", str(path)])
+
+    def drive_in_c(self, case: str, more: str = "") -> list[str]:
+        path = self.folder / "job.yaml"
+        path.write_text(f"{FILE}{more}driver: [{BUILD}/t/role_driver, {case}]\n")
+        self.home.env |= {
+            "MUSTER_PYTHON": sys.executable,
+            "PYTHONPATH": str(self.folder),
+        }
         return self.spoken([CLI, "run", str(path)])
 
     def alone(self, text: str) -> list[str]:
@@ -156,8 +169,86 @@ print(sorted(muster.roles()))
     assert said[4] == (
         "ClusterError: job.yaml has no role 'actr'; it has actor, critic, packed, bare"
     )
-    assert "`muster run job.yaml` starts a driver with one" in said[5]
+    assert said[5] == (
+        "TypeError: Cluster('nobody'): worker_cls is missing: job.yaml has no role "
+        "'nobody'; it has actor, critic, packed, bare"
+    )
     assert said[6] == "['actor', 'bare', 'critic', 'packed']"
+
+
+in_c = pytest.mark.skipif(
+    not (BUILD / "build.ninja").exists(), reason="there is no program in C to run"
+)
+
+
+@in_c
+def test_a_driver_in_c_takes_them(job: Job) -> None:
+    library = job.folder / "libreward.so"
+    source = str(ROOT / "examples/c/reward.c")
+    flags = ["-shared", "-fPIC", f"-I{ROOT / 'include'}"]
+    subprocess.run(["cc", *flags, "-o", str(library), source], check=True)
+    native = f"  native: {{worker_cls: '{library}:reward', world_size: 3}}\n"
+    said = job.drive_in_c("take", native)
+    assert "mesh" in said.pop(5)
+    assert said == [
+        "4",
+        "((1, 'two', 3.5, None, '4', True), {'deep': {'list': [1, 2]}})",
+        "1",
+        "plum",
+        "yes",
+        "critic",
+        "n0 n1",
+        "n0 n1",
+        "3",
+    ]
+
+
+@in_c
+def test_a_driver_in_c_says_the_same(job: Job) -> None:
+    in_python = job.drive("""
+print(fails("actor", Other, device_mapping="0-1", env={"FLAVOUR": "pear"}, timeout=30.0))
+print(fails("bare"))
+print(fails(role="actr"))
+print(fails("nobody"))
+""")
+    broken = "{worker_cls: roles_workers.Missing, world_size: 2, bundle: {CPU: 3}}"
+    said = job.drive_in_c("differ", f"  broken: {broken}\n")
+    said[2:4] = (line.removesuffix(", broken") for line in said[2:4])
+    for line, other in zip(said, in_python, strict=False):
+        kind, _, text = other.partition(": ")
+        if kind == "TypeError":  # of Python's argument, before anything is asked
+            text = text.replace("Cluster('", "cluster '").replace("')", "'", 1)
+        assert line == text
+    assert "Missing" in said[4]
+    assert "tp" in said[5]
+    assert "Missing" in said[6] and "Missing" in said[7]
+
+
+def test_a_class_by_another_name(job: Job) -> None:
+    """Of a package that has it from its module; and of the script, as part of one."""
+    package = job.folder / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("from pack.impl import Inner, Wrong\n")
+    (package / "impl.py").write_text("class Inner: pass\nclass Wrong: pass\n")
+    (job.folder / "__init__.py").write_text("")
+    said = job.drive(
+        f"""
+import sys
+sys.path.insert(0, {str(job.folder.parent)!r})
+from pack import Inner, Wrong
+print(len(muster.Cluster("inner", Inner)))
+print(fails("wrong", Wrong))
+print(len(muster.Cluster("script", Other)))
+""",
+        f"""
+roles:
+  inner: {{worker_cls: pack.Inner, world_size: 1}}
+  wrong: {{worker_cls: pack.Inner, world_size: 1}}
+  script: {{worker_cls: {job.folder.name}.train.Other, world_size: 1}}
+""",
+    )
+    assert said[0] == "1" and said[2] == "1"
+    assert "worker_cls is pack.impl.Wrong here and pack.Inner there" in said[1]
 
 
 def test_the_same_script_alone(job: Job) -> None:
@@ -210,6 +301,43 @@ roles: {held: {world_size: 4, bundle: {GPU: 1}}}
     assert said[1] == "4"
 
 
+def test_its_bundles_end_with_a_cluster_whoever_ends_it(job: Job) -> None:
+    said = job.drive(
+        f"""
+import subprocess
+def state():
+    status = muster.status()
+    return [c["name"] for c in status["clusters"]], len(status["groups"])
+made = muster.Cluster("held", Actor)
+print(state())
+muster.get_cluster("held").destroy()
+print(state())
+again = muster.Cluster("held", Actor)
+print(again.execute_all_sync("env", "NONE"))
+subprocess.run([{CLI!r}, "stop", "cluster", "held"], check=True, stdout=subprocess.PIPE)
+print(state())
+third = muster.Cluster("held", Actor)
+made.destroy()
+again.destroy()
+print(state())
+third.destroy()
+print(state())
+""",
+        """
+nodes: [{name: n0, gpus: 4}]
+roles: {held: {world_size: 4, bundle: {GPU: 1}}}
+""",
+    )
+    assert said == [
+        "(['held'], 1)",
+        "([], 0)",
+        "[None, None, None, None]",
+        "([], 0)",
+        "(['held'], 1)",
+        "([], 0)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("role", "why"),
     [
@@ -219,6 +347,9 @@ roles: {held: {world_size: 4, bundle: {GPU: 1}}}
         ("{kwargs: [1]}", "a map of names and values is wanted here"),
         ("{env: {A: [1]}}", "the value of A must be a text"),
         ("{env: {'A=B': 1}}", "no name of a variable"),
+        ("{env: {A: null}}", "the value of A must be a text"),
+        ("{start: thread}", "'start' must be fork, exec or a command"),
+        ("{start: []}", "'start' must be fork, exec or a command"),
         ("{visible: all}", "'visible' must be own or node"),
         ("{timeout: 0}", "more than 0 is wanted here"),
         ("{timeout: soon}", "a number is wanted here, not 'soon'"),

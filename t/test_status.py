@@ -201,12 +201,15 @@ def test_stopped(cluster: Callable[..., Any]) -> None:
         first = activity("stopped")["for_s"]
         is_not_waited_for("stopped")
         assert activity("stopped")["for_s"] > first
+        assert activity("stopped")["calls_done"] is None  # and not 0
         assert activity("stopped", 1)["doing"] == "idle"
         assert re.search(r"stopped/0 +stopped .*a signal or a debugger", run("status"))
     finally:
         os.kill(pid, signal.SIGCONT)
     until(is_doing("stopped", "idle"))
+    done = activity("stopped")["calls_done"]
     c.execute_all_sync("nothing")
+    assert activity("stopped")["calls_done"] == done + 1
 
 
 def test_beside_and_native(cluster: Callable[..., Any], tmp_path: Path) -> None:

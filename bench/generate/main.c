@@ -1,6 +1,6 @@
 /* main.c - run cases, policies and seeds; a line of tab-separated values for each
  *
- *   bench-generate [-s SEEDS] [-c CASE] [-p POLICY] [-d TRACE] [-f FAULT]
+ *   bench-generate [-s SEEDS] [-o FIRST] [-c CASE] [-p POLICY] [-d TRACE] [-f FAULT]
  *   bench-generate -S
  */
 #include "baselines.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct choice {
-    int seeds;
+    int seeds, first;
     const char *only_case, *only_policy, *trace, *fault;
 };
 
@@ -38,7 +38,8 @@ static int run_one(const struct choice *ch,
                               .chunk = b->chunk,
                               .warm = !b->cold,
                               .rebalance = b->rebalance,
-                              .progress = b->progress || set->c.hang > 0,
+                              .progress = b->progress || set->c.hang > 0 ||
+                                          (set->c.lose_at > 0 && !b->engine_queue),
                               .lengths = lengths,
                               .seed = (uint64_t)seed + 1};
     double bound = sim_bound(&set->c);
@@ -92,10 +93,13 @@ int main(int argc, char **argv)
     struct choice ch = {.seeds = 20, .fault = "none", .trace = "trace.csv"};
     int option, rc = 0;
 
-    while ((option = getopt(argc, argv, "s:c:p:d:f:S")) != -1) {
+    while ((option = getopt(argc, argv, "s:o:c:p:d:f:S")) != -1) {
         switch (option) {
         case 's':
             sscanf(optarg, "%d", &ch.seeds);
+            break;
+        case 'o':
+            sscanf(optarg, "%d", &ch.first);
             break;
         case 'c':
             ch.only_case = optarg;
@@ -116,8 +120,8 @@ int main(int argc, char **argv)
         }
     }
     for (int c = 0; c < CASES; c++)
-        for (int seed = 0; seed < ch.seeds && rc == 0; seed++)
+        for (int i = 0; i < ch.seeds && rc == 0; i++)
             if (!ch.only_case || strcmp(ch.only_case, case_name(c)) == 0)
-                rc = run_case(&ch, c, seed);
+                rc = run_case(&ch, c, ch.first + i);
     return rc < 0;
 }

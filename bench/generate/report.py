@@ -1,6 +1,6 @@
 """Run the simulated cases and print the tables; write values and a plot to build/.
 
-    report.py [--seeds N] [--trace FILE]
+    report.py [--seeds N] [--first FIRST] [--trace FILE]
 
 FILE is AzureLLMInferenceTrace_conv.csv of AzurePublicDataset; without it that case is left out.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "build/release/bench/generate/bench-generate"
 OUT = ROOT / "build"
+HELD_OUT = 1000  # constants were chosen with the seeds from 0 on: these judge them
 FAULTS = {
     "none": "nothing goes wrong",
     "loss": "one replica is lost half way",
@@ -28,8 +29,8 @@ FAULTS = {
 Row = dict[str, str]
 
 
-def run(fault: str, seeds: int, trace: str) -> list[Row]:
-    command = [PROGRAM, "-s", str(seeds), "-f", fault, "-d", trace]
+def run(fault: str, seeds: int, first: int, trace: str) -> list[Row]:
+    command = [PROGRAM, "-s", str(seeds), "-o", str(first), "-f", fault, "-d", trace]
     names = (
         "case policy fault seed makespan bound ratio mean p99 preempted moved".split()
     )
@@ -126,16 +127,18 @@ def colour(policy: str, k: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=HELD_OUT)
     parser.add_argument("--trace", default=os.environ.get("AZURE_TRACE", "none"))
     options = parser.parse_args()
     today = datetime.datetime.now(datetime.UTC).date()
     print(
-        f"{today}, {platform.machine()}, {os.cpu_count()} cores, {options.seeds} seeds;"
+        f"{today}, {platform.machine()}, {os.cpu_count()} cores, {options.seeds} seeds from {options.first};"
     )
     print("makespan / lower bound, median (worst)\n")
     rows = []
     for fault, words in FAULTS.items():
-        found = run(fault, options.seeds, options.trace)
+        seeds = options.seeds if fault == "none" else max(options.seeds // 4, 1)
+        found = run(fault, seeds, options.first, options.trace)
         rows += found
         cases = list(dict.fromkeys(row["case"] for row in found))
         print(f"\n**{words}**\n")

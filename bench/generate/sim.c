@@ -282,6 +282,27 @@ static void send(struct sim *m, const struct ms_generate_decision *d)
     engine_fill(m, e);
 }
 
+static void group_done(struct sim *m, uint32_t group, uint32_t replica)
+{
+    m->groups_done++;
+    m->out.makespan = fmax(m->out.makespan, m->now);
+    m->ended[group] = replica;
+    m->began[group] = m->now - m->began[group]; /* how long it took */
+    if (m->c->turns && (group + 1) % m->c->turns > 0)
+        m->arrives[group + 1] = m->now + m->c->tool;
+}
+
+/* A request has all its tokens. */
+static void request_done(struct sim *m, uint32_t request, uint32_t replica)
+{
+    uint32_t group = request / m->c->samples;
+
+    assert(!m->done[request]);
+    m->done[request] = true;
+    if (--m->left[group] == 0)
+        group_done(m, group, replica);
+}
+
 static void abort_one(struct sim *m, const struct ms_generate_decision *d)
 {
     struct engine *e = &m->engines[d->replica];
@@ -295,7 +316,13 @@ static void abort_one(struct sim *m, const struct ms_generate_decision *d)
     for (i = 0; i < e->count && e->active[i].id != d->id; i++)
         ;
     if (i < e->count) {
-        ack.tokens = engine_remove(m, e, i).had;
+        struct job j = engine_remove(m, e, i);
+
+        ack.tokens = j.had;
+        if (j.had >= m->c->requests[j.request].length) { /* it was quicker */
+            ack.what = MS_FINISHED;
+            request_done(m, j.request, d->replica);
+        }
     } else {
         for (i = 0; i < e->waiting_count && e->waiting[i].id != d->id; i++)
             ;
@@ -368,16 +395,6 @@ static void submit(struct sim *m, uint32_t group)
     tell(m, &e);
 }
 
-static void group_done(struct sim *m, uint32_t group, uint32_t replica)
-{
-    m->groups_done++;
-    m->out.makespan = fmax(m->out.makespan, m->now);
-    m->ended[group] = replica;
-    m->began[group] = m->now - m->began[group]; /* how long it took */
-    if (m->c->turns && (group + 1) % m->c->turns > 0)
-        m->arrives[group + 1] = m->now + m->c->tool;
-}
-
 static void job_ended(struct sim *m, struct engine *e)
 {
     struct job j = engine_remove(m, e, 0);
@@ -387,14 +404,8 @@ static void job_ended(struct sim *m, struct engine *e)
                                        .attempt = j.attempt,
                                        .tokens = j.had};
 
-    if (whole) {
-        uint32_t group = j.request / m->c->samples;
-
-        assert(!m->done[j.request]);
-        m->done[j.request] = true;
-        if (--m->left[group] == 0)
-            group_done(m, group, (uint32_t)(e - m->engines));
-    }
+    if (whole)
+        request_done(m, j.request, (uint32_t)(e - m->engines));
     if (m->c->turns) /* its cache stays warm */
         e->cached[j.request / m->c->samples / m->c->turns] =
             m->c->requests[j.request].prompt + j.had;
@@ -456,7 +467,7 @@ static void lose(struct sim *m)
 
 static void weights(struct sim *m)
 {
-    m->next_weights = m->now + m->c->weights_every;
+    m->next_weights = m->now + fmax(m->c->weights_every, 2 * m->c->weights_take);
     tell(m,
          &(struct ms_generate_event){
              .what = MS_WEIGHTS, .version = ++m->version, .mode = MS_WEIGHTS_ABORT});

@@ -26,7 +26,8 @@ struct muster_cluster;
 
 struct muster_cluster_options {
     uint32_t size;    /* MUSTER_CLUSTER_OPTIONS fills it in */
-    const char *name; /* letters, digits, "_", "-", "."; no other cluster has it */
+    const char *name; /* letters, digits, "_", "-", "."; no other cluster has it; NULL:
+                       * that of `role` */
     /* "library.so:symbol", a class in C (muster/worker.h), found by its path, in the
      * working folder or in LD_LIBRARY_PATH; or "package.module.Class", one in Python. */
     const char *worker_cls;
@@ -53,6 +54,8 @@ struct muster_cluster_options {
     uint32_t first_bundle;      /* rank i is in bundle first_bundle + i */
     uint64_t gpu_memory;        /* bytes asked for by each on each of its devices */
     int64_t wait_ns; /* for room that others hold, in order; 0: now or never */
+    const char
+        *role; /* of the job's file (driver.h); NULL: that of the cluster's name */
 };
 
 #ifdef __cplusplus

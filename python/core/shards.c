@@ -32,10 +32,9 @@ shard_set_bytes(struct ms_shard *with, PyObject *from, size_t offset, size_t len
     if (PyObject_GetBuffer(from, &b, PyBUF_C_CONTIGUOUS) < 0)
         return -1;
     with->len = (size_t)b.len;
-    with->value = muster_value_bytes(b.buf, with->len);
+    with->bytes = with->memory = ms_bytes_copy(b.buf, with->len);
     PyBuffer_Release(&b);
-    with->bytes = muster_value_get_bytes(with->value, NULL);
-    return with->value ? 0 : core_no_memory();
+    return with->memory ? 0 : core_no_memory();
 }
 
 /* (id, dtype, shape as JSON, an object of the store, offset, bytes; or a buffer, 0, 0) */

@@ -189,7 +189,14 @@ def status(timeout: float = ANSWER_S) -> dict[str, Any]:
     their workers, and in each worker's "activity" what it does now."""
     import json
 
-    found: dict[str, Any] = json.loads(session().head.status(timeout))
+    asked = session()
+    try:
+        found: dict[str, Any] = json.loads(asked.head.status(timeout))
+    except TimeoutError:
+        at = f" at {asked.options['address']}" if asked.head.joined else ""
+        raise DeadlineExceeded(
+            f"status: the head{at} has not answered within {timeout} s"
+        ) from None
     return found
 
 

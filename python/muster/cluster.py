@@ -137,7 +137,7 @@ class Cluster(ClusterView):
                 worker_cls, settings, names, resource_manager
             )
         if worker_cls is None:
-            raise no_class(name, told)
+            raise no_class(session, name, told)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
         made = (worker_cls, settings.args, settings.kwargs, settings.max_concurrency)

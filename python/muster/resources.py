@@ -76,6 +76,7 @@ class ResourceManager:
         same: str | None = None,
         labels: Mapping[str, str] | None = None,
         detached: bool = False,
+        _ends_with_cluster: bool = False,
     ) -> PlacementGroup:
         """Bundles, placed all or none: now, or within `timeout` seconds if others give back
         what it needs. `wait=False`: a group that may still be waiting. PlacementError if it
@@ -90,6 +91,7 @@ class ResourceManager:
             "timeout_ns": _core.ns(timeout),
             "detached": detached,
             "scope": self._group_scope,
+            "ends_with_cluster": _ends_with_cluster,
         }
         group = PlacementGroup(session.ask("place_group", asked, PlacementError))
         if wait and timeout > 0:

@@ -13,6 +13,7 @@
 #include "io/proc.h"
 #include "store/server/server.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 struct asker {
@@ -215,7 +216,7 @@ int ms_activities_init(struct ms_agent *a)
     ms_list_init(&a->activities.askers);
     ms_list_init(&a->activities.next);
     ms_device_memory_init(&a->activities.devices, a->loop, on_devices, a);
-    return ms_timer_init(&a->activities.late, a->loop, on_late, a);
+    return a->loop ? ms_timer_init(&a->activities.late, a->loop, on_late, a) : -ENOMEM;
 }
 
 void ms_activities_finish(struct ms_agent *a)

@@ -305,7 +305,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
     ms_exits_init(&a->exits);
     ms_exits_init(&a->successor_asks);
     a->loop = ms_loop_create();
-    if (!a->loop || ms_sweep_init(a) < 0 || ms_activities_init(a) < 0) {
+    if (ms_activities_init(a) < 0 || ms_sweep_init(a) < 0) {
         ms_fd_close(&link_fd);
         return -ENOMEM;
     }

@@ -1,10 +1,12 @@
 /* A real agent: every way in which it ends, and that nothing is left then. */
+#include "agent/agent.h"
 #include "agent/fake_head.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,7 +14,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -29,6 +33,24 @@ static int tear_down(void **state)
 {
     fake_head_finish(*state);
     return 0;
+}
+
+/* Without descriptors it has no loop: it says so and ends, with what it was given. */
+static void test_no_descriptors(void **state)
+{
+    const struct rlimit none = {.rlim_cur = 3, .rlim_max = 3};
+    pid_t pid = fork();
+    int status;
+
+    (void)state;
+    if (pid == 0) {
+        setrlimit(RLIMIT_NOFILE, &none);
+        if (ms_agent_run(-1, -1, getppid()) != 1)
+            _exit(2);
+        _exit(fcntl(STDIN_FILENO, F_GETFD) < 0 ? 3 : 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 /* A worker that ignores SIGTERM, with a child in its group and one in another session.
@@ -230,6 +252,7 @@ static void test_agent_is_small_and_silent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_descriptors),
         AGENT_TEST(test_link_ends),
         AGENT_TEST(test_driver_dies),
         AGENT_TEST(test_sigterm_to_the_agent),

@@ -186,6 +186,7 @@ void ms_join_ended(struct ms_join *j,
 
 /* ---- activity.c ------------------------------------------------------------------ */
 
+/* -ENOMEM, also without a loop; ms_activities_finish follows in any case. */
 int ms_activities_init(struct ms_agent *a);
 void ms_activities_finish(struct ms_agent *a);
 /* AskActivity: answered with Activities, MS_ACTIVITY_NS later at the latest (twice that if

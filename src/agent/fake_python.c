@@ -66,6 +66,28 @@ static void tell_file(int fd)
         _exit(7);
 }
 
+/* In the child: a worker that does not return, or a zygote; its socket. */
+static int carry_out(int fd, struct ms_zygote_request *r, bool is_spare)
+{
+    if (is_spare && ms_zygote_spare(fd, r) <= 0)
+        _exit(0);
+    fd = ms_zygote_child(fd, r);
+    if (r->message->body_case == MUSTER__ZYGOTE_REQUEST__BODY_SPAWN)
+        be_worker(r);
+    printf("derived for %s\n", r->message->derive->preload[0]);
+    fflush(stdout);
+    ms_zygote_ready(fd, "", true);
+    return fd;
+}
+
+/* 0: a spare is to be forked. */
+static uint64_t uid_of(const Muster__ZygoteRequest *m)
+{
+    bool is_spawn = m && m->body_case == MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
+
+    return !m ? 0 : is_spawn ? m->spawn->uid : m->derive->uid;
+}
+
 static int be_zygote(void)
 {
     static struct ms_zygote_request r;
@@ -82,27 +104,20 @@ static int be_zygote(void)
     tell_file(fd);
     ms_zygote_ready(fd, fake_mode(), strcmp(fake_mode(), "threads") != 0);
     while ((rc = ms_zygote_next(fd, &r)) > 0) {
-        bool is_spawn = r.message->body_case == MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
+        uint64_t uid = uid_of(r.message);
         pid_t pid;
 
         if (!strcmp(fake_mode(), "die-later"))
             raise(SIGABRT);
         if (!strcmp(fake_mode(), "no-fork")) {
-            ms_zygote_started(fd, r.message->spawn->uid, 0, EAGAIN);
+            ms_zygote_started(fd, uid, 0, EAGAIN);
             continue;
         }
         pid = fork();
-        if (pid == 0) {
-            fd = ms_zygote_child(fd, &r);
-            if (is_spawn)
-                be_worker(&r);
-            printf("derived for %s\n", r.message->derive->preload[0]);
-            fflush(stdout);
-            ms_zygote_ready(fd, "", true);
-            continue;
-        }
-        ms_zygote_started(
-            fd, is_spawn ? r.message->spawn->uid : r.message->derive->uid, pid, 0);
+        if (pid == 0)
+            fd = carry_out(fd, &r, rc == MS_ZYGOTE_FORK_SPARE);
+        else
+            ms_zygote_started(fd, uid, pid, 0);
     }
     return rc < 0 ? 5 : 0;
 }

@@ -309,6 +309,15 @@ static void on_sent(void *arg, struct ms_zygote_item *item)
     ms_worker_close_child_fds(worker_of(item));
 }
 
+static void on_returned(void *arg, struct ms_zygote_item *item)
+{
+    struct ms_worker *w = worker_of(item);
+
+    (void)arg;
+    for (size_t i = 0; i < item->fd_count; i++)
+        w->child_fds[i] = item->fds[i];
+}
+
 static void on_failed(void *arg, struct ms_zygote_item *item, const char *why)
 {
     struct ms_worker *w = worker_of(item);
@@ -359,6 +368,7 @@ static void on_prepared(void *arg, uint64_t token, const char *why)
 
 const struct ms_zygote_ops ms_worker_zygote_ops = {
     .on_sent = on_sent,
+    .on_returned = on_returned,
     .on_spawned = on_spawned,
     .on_failed = on_failed,
     .on_unforkable = on_unforkable,

@@ -4,6 +4,8 @@
  * program.c   where the muster program is
  * place.c     resources: nodes, and where ranks go
  * group.c     placement groups
+ * role.c      what a job's file says of a cluster's role
+ * role_keys.c the keys of a role and the options that they are
  * spec.c      what a cluster is to be, as a message
  * cluster.c   clusters: create, destroy
  * call.c      calls
@@ -13,6 +15,7 @@
 #ifndef MS_CAPI_CAPI_H
 #define MS_CAPI_CAPI_H
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "head/head.h"
@@ -20,12 +23,15 @@
 #include "session/session.h"
 #include "wire/client/client.h"
 
+#include <jansson.h>
+
 struct muster_session {
     struct ms_driver_session *driver;
     struct ms_head *head;     /* its, until the shutdown */
     struct ms_client *client; /* likewise */
     void (*on_log)(void *arg, const struct muster_log_line *line);
     void *arg;
+    json_t *_Atomic job;   /* what its file says (role.c); NULL: nobody has asked yet */
     _Atomic unsigned refs; /* the user's, and clusters that were not destroyed */
 };
 
@@ -49,7 +55,8 @@ struct muster_cluster {
     uint32_t world_size;
     struct ms_capi_worker *workers; /* by rank */
     int64_t timeout_ns;
-    bool is_handle; /* somebody else made it */
+    bool is_handle;             /* somebody else made it */
+    struct muster_group *group; /* of its role's bundles; NULL: it has none */
 };
 
 struct muster_future {
@@ -91,7 +98,51 @@ static inline size_t ms_capi_count(const char *const *texts)
 /* As a message that borrows from `r`. */
 void ms_capi_scope(const struct muster_resources *r, Muster__Scope *out);
 /* group.c */
+/* `ends_with_cluster`: with the one that is made in it, whoever ends that. */
+struct muster_group *ms_capi_group_create(struct muster_session *session,
+                                          const struct muster_group_options *options,
+                                          bool ends_with_cluster,
+                                          struct muster_error *err);
 uint64_t ms_capi_group_id(const struct muster_group *g);
+
+/* role.c: what the file of `muster run` says of the role of a cluster. To be finished, also
+ * after a failure. */
+#define MS_CAPI_SECONDS_MAX 1e9
+
+struct ms_capi_role {
+    const char *name, *file; /* borrowed from the options and from the job */
+    json_t *roles, *told;    /* parts of the job; NULL: nothing is said of it */
+    struct ms_buf why;       /* in what they differ */
+    size_t differences;
+    struct muster_bundle bundle;
+    const char **preload, **python, **command; /* texts of the job */
+    char **env, **resources, **labels, *mapping;
+    struct muster_value *args, *kwargs;
+};
+/* Fill in what the options leave open; they borrow from `r` and from the session. -ENOENT:
+ * `role` is none of the job's; -EINVAL: they differ; others of asking. */
+int ms_capi_role_find(struct ms_capi_role *r,
+                      struct muster_session *session,
+                      struct muster_cluster_options *o,
+                      struct muster_error *err);
+/* The same with the job at hand. */
+int ms_capi_role_merge(struct ms_capi_role *r,
+                       json_t *job,
+                       struct muster_cluster_options *o,
+                       struct muster_error *err);
+/* Place its bundles, if it has any: *group is the caller's, and in the options. */
+int ms_capi_role_place(const struct ms_capi_role *r,
+                       struct muster_session *session,
+                       struct muster_cluster_options *o,
+                       struct muster_group **group,
+                       struct muster_error *err);
+void ms_capi_role_finish(struct ms_capi_role *r);
+/* -EINVAL: neither the driver nor the file names a class. */
+int ms_capi_role_no_class(struct ms_capi_role *r,
+                          const char *name,
+                          struct muster_error *err);
+/* role_keys.c: what is told, into the options: 0, -EINVAL with the reason in r->why, -ENOMEM. */
+int ms_capi_role_take(struct ms_capi_role *r, struct muster_cluster_options *o);
 
 /* spec.c: what is asked for, as a message that borrows from the options and from here. To be
  * finished, also after a failure. */
@@ -103,13 +154,14 @@ struct ms_capi_spec {
     Muster__ZygoteKey zygote;
     Muster__Step step, *steps[1];
     ProtobufCBinaryData argument;
-    char *module, **preload;
+    char *module, *folder, **preload;
     uint32_t *devices;
     Muster__Seat *seats, **seat_list;
 };
 int ms_capi_spec_init(struct ms_capi_spec *s,
                       const struct muster_cluster_options *o,
                       const struct muster_resources *resources,
+                      const struct ms_capi_role *role,
                       struct muster_error *err);
 void ms_capi_spec_finish(struct ms_capi_spec *s);
 

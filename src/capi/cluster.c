@@ -26,6 +26,7 @@ static void cluster_free(struct muster_cluster *c)
 {
     drop_workers(c);
     free(c->name);
+    muster_group_close(c->group);
     ms_capi_session_unref(c->session);
     free(c);
 }
@@ -79,13 +80,22 @@ take_change(struct muster_cluster *c, struct ms_head_op *op, struct muster_error
     return rc;
 }
 
+/* Of its role's bundles, which else end with the cluster: nothing was made in it. */
+static void remove_group(struct muster_cluster *c)
+{
+    if (c->group && ms_capi_check_open(c->session, NULL) == 0 &&
+        muster_group_remove(c->group, NULL) == 0)
+        c->group = NULL;
+}
+
 static int create(struct muster_cluster *c,
                   const struct muster_cluster_options *o,
                   const struct muster_resources *resources,
+                  const struct ms_capi_role *role,
                   struct muster_error *err)
 {
     MS_CLEANUP(ms_capi_spec_finish) struct ms_capi_spec spec = {0};
-    int rc = ms_capi_spec_init(&spec, o, resources, err);
+    int rc = ms_capi_spec_init(&spec, o, resources, role, err);
 
     if (rc < 0)
         return rc;
@@ -93,15 +103,15 @@ static int create(struct muster_cluster *c,
         c, ms_head_create_cluster(c->session->head, &spec.message, o->wait_ns), err);
 }
 
-static int check_options(struct muster_session *s,
-                         const struct muster_cluster_options *o,
+static int check_options(const struct muster_cluster_options *o,
+                         struct ms_capi_role *role,
                          struct muster_error *err)
 {
     struct ms_error why = {0};
 
-    if (ms_capi_check_open(s, err) < 0)
-        return -ESHUTDOWN;
-    if (!o->name || !o->worker_cls || !strpbrk(o->worker_cls, ".:"))
+    if (o->name && !o->worker_cls)
+        return ms_capi_role_no_class(role, o->name, err);
+    if (!o->name || !strpbrk(o->worker_cls, ".:"))
         return muster_error_set(err,
                                 -EINVAL,
                                 NULL,
@@ -136,26 +146,31 @@ muster_cluster_create(struct muster_session *session,
                       const struct muster_cluster_options *options,
                       struct muster_error *err)
 {
+    MS_CLEANUP(ms_capi_role_finish) struct ms_capi_role role = {0};
     struct muster_cluster_options o = MUSTER_CLUSTER_OPTIONS;
     struct muster_resources *all = NULL;
     struct muster_cluster *c;
-    int rc = -1;
+    int rc;
 
     if (!session || !options)
         return ms_capi_missing(session ? "options" : "a session", err), NULL;
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    if (check_options(session, &o, err) < 0)
+    if (ms_capi_check_open(session, err) < 0 ||
+        ms_capi_role_find(&role, session, &o, err) < 0 ||
+        check_options(&o, &role, err) < 0)
         return NULL;
     c = cluster_new(session, o.name, o.timeout_ns, err);
     if (!c)
         return NULL;
-    if (!o.resources)
+    rc = ms_capi_role_place(&role, session, &o, &c->group, err);
+    if (rc == 0 && !o.resources)
         o.resources = all = muster_resources_create(session, -1, 0, err);
-    if (o.resources)
-        rc = create(c, &o, o.resources, err);
+    if (rc == 0)
+        rc = o.resources ? create(c, &o, o.resources, &role, err) : -1;
     muster_resources_destroy(all);
     if (rc == 0)
         return c;
+    remove_group(c);
     cluster_free(c);
     return NULL;
 }

@@ -239,9 +239,10 @@ static struct ms_head_op *place(struct muster_session *s,
     return op;
 }
 
-struct muster_group *muster_group_create(struct muster_session *session,
-                                         const struct muster_group_options *options,
-                                         struct muster_error *err)
+struct muster_group *ms_capi_group_create(struct muster_session *session,
+                                          const struct muster_group_options *options,
+                                          bool ends_with_cluster,
+                                          struct muster_error *err)
 {
     struct muster_group_options o = MUSTER_GROUP_OPTIONS;
     Muster__PlaceGroup group = MUSTER__PLACE_GROUP__INIT;
@@ -260,6 +261,7 @@ struct muster_group *muster_group_create(struct muster_session *session,
     group.same = ms_capi_text(o.same);
     group.timeout_ns = o.timeout_ns > 0 ? (uint64_t)o.timeout_ns : 0;
     group.detached = o.detached;
+    group.ends_with_cluster = ends_with_cluster;
     if (o.resources) {
         ms_capi_scope(o.resources, &scope);
         group.scope = &scope;
@@ -271,6 +273,13 @@ struct muster_group *muster_group_create(struct muster_session *session,
         g = NULL;
     }
     return g;
+}
+
+struct muster_group *muster_group_create(struct muster_session *session,
+                                         const struct muster_group_options *options,
+                                         struct muster_error *err)
+{
+    return ms_capi_group_create(session, options, false, err);
 }
 
 struct muster_group *muster_group_open(struct muster_session *session,

@@ -162,6 +162,7 @@ void ms_capi_session_unref(struct muster_session *s)
     if (atomic_fetch_sub(&s->refs, 1) != 1)
         return;
     ms_driver_session_destroy(s->driver);
+    json_decref(s->job);
     free(s);
 }
 

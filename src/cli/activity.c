@@ -104,10 +104,7 @@ static void add_count(struct ms_grid *g, const char *style, bool is_shown, uint6
 void ms_worker_add_calls(struct ms_grid *g, const Muster__WorkerStatus *w)
 {
     const Muster__Activity *a = activity_of(w);
-
-    /* of what has not answered nothing is known */
-    bool is_known = a && a->doing >= MUSTER__DOING__DOING_CONSTRUCTING &&
-                    a->doing <= MUSTER__DOING__DOING_CALL;
+    bool is_known = a && ms_view_is_answer(a);
 
     add_count(g, MS_STYLE_WARN, is_known, a ? a->calls_queued : 0);
     add_count(g, NULL, is_known, a ? a->calls_done : 0);

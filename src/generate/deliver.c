@@ -33,10 +33,30 @@ double ms_scheduler_bias(const struct ms_scheduler *s)
 
 /* ---- finished ---------------------------------------------------------------------- */
 
+static bool is_stale(const struct ms_scheduler *s, const struct ms_gen_group *g)
+{
+    return (uint64_t)g->oldest + s->o.staleness_max < s->version;
+}
+
+static void refill(struct ms_scheduler *s, uint32_t groups)
+{
+    ms_decide(s, MS_REFILL)->tokens = groups;
+}
+
+static void drop_and_refill(struct ms_scheduler *s, uint32_t i, uint8_t why)
+{
+    ms_group_drop(s, i, why);
+    refill(s, 1);
+}
+
 static void accept(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_group *g = &s->groups[i];
 
+    if (is_stale(s, g)) {
+        drop_and_refill(s, i, MS_WHY_STALE);
+        return;
+    }
     g->state = MS_GROUP_READY;
     ms_staleness_accept(&s->admission);
     ms_gen_list_insert(s, &s->ready, i);
@@ -51,11 +71,6 @@ void ms_deliver_finished(struct ms_scheduler *s, uint32_t i)
         accept(s, i);
 }
 
-static void refill(struct ms_scheduler *s, uint32_t groups)
-{
-    ms_decide(s, MS_REFILL)->tokens = groups;
-}
-
 int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     uint32_t i = ms_group_find(s, e->id);
@@ -68,17 +83,11 @@ int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e
         accept(s, i);
         return 0;
     }
-    ms_group_drop(s, i, MS_WHY_FILTERED);
-    refill(s, 1);
+    drop_and_refill(s, i, MS_WHY_FILTERED);
     return 0;
 }
 
 /* ---- batches ----------------------------------------------------------------------- */
-
-static bool is_stale(const struct ms_scheduler *s, const struct ms_gen_group *g)
-{
-    return (uint64_t)g->oldest + s->o.staleness_max < s->version;
-}
 
 int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
@@ -162,6 +171,8 @@ static int each_of_batch(struct ms_scheduler *s, uint64_t batch, bool back)
         }
         s->groups[i].state = MS_GROUP_READY;
         ms_gen_list_insert(s, &s->ready, i);
+        if (is_stale(s, &s->groups[i]))
+            drop_and_refill(s, i, MS_WHY_STALE);
     }
     return rc;
 }

@@ -237,8 +237,6 @@ static void finish(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_group *g = &s->groups[i];
 
-    if (s->o.surplus_kept && g->pending > 0)
-        return; /* all of them are waited for */
     learn(s, g);
     ms_deadlines_remove(s, i);
     end_requests(s, i, MS_WHY_SURPLUS);

@@ -77,15 +77,17 @@ static uint32_t reserve_share(const struct ms_scheduler *s,
     return (uint32_t)(RESERVE * remaining(s, q));
 }
 
-/* Is it worth while to compute the prefix anew, to be among fewer? */
+/* Is it worth while to compute the prefix anew, to be among fewer? It, and those that it
+ * leaves, have quicker steps than those that it joins; all of these wait for its prefill. */
 static bool
 is_better(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t other)
 {
-    double more =
-        (double)s->replicas[q->replica].in_flight - s->replicas[other].in_flight;
+    double there = s->replicas[other].in_flight;
+    double more = s->replicas[q->replica].in_flight - there;
     double again_ns = s->o.prefill_ns * ((double)q->prompt + q->generated);
 
-    return more > MARGIN_MIN && s->b_ns * more * remaining(s, q) > again_ns;
+    return more > MARGIN_MIN &&
+           2 * s->b_ns * more * remaining(s, q) > again_ns * (there + 1);
 }
 
 /* Another turn of a session, whose prefix is warm at q->replica: there if there is room,

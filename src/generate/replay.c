@@ -19,6 +19,7 @@ struct replay_step {
 struct replay_prompt {
     struct ms_list in_step;
     uint64_t id;
+    bool has_place;           /* admitted */
     struct replay_step *step; /* NULL: not begun */
     int64_t samples;
 };
@@ -26,7 +27,7 @@ struct replay_prompt {
 struct ms_replay {
     struct ms_replay_options o;
     struct ms_list steps;
-    struct ms_map prompts; /* id + 1: admitted or begun, not yet committed */
+    struct ms_map prompts; /* id + 1: polled, not yet committed or aborted */
     struct ms_replay_counts counts;
     int64_t current;
     bool has_current, wants;
@@ -135,9 +136,17 @@ int ms_replay_advance(struct ms_replay *r, int64_t step, int64_t batch)
     return 0;
 }
 
-uint64_t ms_replay_poll(struct ms_replay *r)
+int ms_replay_poll(struct ms_replay *r, uint64_t *id)
 {
-    return r->counts.used++;
+    struct replay_prompt *p = calloc(1, sizeof *p);
+
+    if (!p || ms_map_add(&r->prompts, r->counts.used + 1, p) < 0) {
+        free(p);
+        return -ENOMEM;
+    }
+    ms_list_init(&p->in_step);
+    *id = p->id = r->counts.used++;
+    return 0;
 }
 
 /* Which count a new prompt goes to; NULL: there is no place. */
@@ -155,22 +164,14 @@ static int64_t *place(struct ms_replay *r)
 
 int ms_replay_admit(struct ms_replay *r, uint64_t id)
 {
+    struct replay_prompt *p = ms_map_find(&r->prompts, id + 1);
     int64_t *count = place(r);
-    struct replay_prompt *p;
 
-    if (id >= r->counts.used || ms_map_find(&r->prompts, id + 1))
+    if (!p || p->has_place)
         return -EINVAL;
     if (!count)
         return -EAGAIN;
-    p = calloc(1, sizeof *p);
-    if (!p)
-        return -ENOMEM;
-    p->id = id;
-    ms_list_init(&p->in_step);
-    if (ms_map_add(&r->prompts, id + 1, p) < 0) {
-        free(p);
-        return -ENOMEM;
-    }
+    p->has_place = true;
     ++*count;
     return 0;
 }
@@ -185,7 +186,7 @@ int ms_replay_begin(struct ms_replay *r, uint64_t id, int64_t *step)
         return -EAGAIN;
     if (!p)
         return -ECANCELED;
-    if (p->step)
+    if (!p->has_place || p->step)
         return -EINVAL;
     p->step = step_of(r->steps.prev);
     ms_list_add_tail(&p->step->running, &p->in_step);
@@ -229,7 +230,8 @@ void ms_replay_abort(struct ms_replay *r, uint64_t id)
 
     if (!p)
         return;
-    leave(&r->counts);
+    if (p->has_place)
+        leave(&r->counts);
     ms_list_remove(&p->in_step);
     free(p);
 }

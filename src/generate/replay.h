@@ -58,21 +58,24 @@ void ms_replay_destroy(struct ms_replay *r); /* NULL is fine */
 /* The next step and its batch, in prompts. -EINVAL if it is not after the last one. */
 int ms_replay_advance(struct ms_replay *r, int64_t step, int64_t batch);
 
-/* A number for the next prompt; it has no place yet. */
-uint64_t ms_replay_poll(struct ms_replay *r);
+/* A number for the next prompt, which waits for its place until it is admitted or aborted.
+ * 0 or -ENOMEM. */
+int ms_replay_poll(struct ms_replay *r, uint64_t *id);
 
-/* 0, -EAGAIN, -EINVAL for a number that is not waiting for its place, -ENOMEM. */
+/* 0, -EAGAIN, or -EINVAL for a number that does not wait for its place: it was never polled,
+ * or was admitted or aborted before. */
 int ms_replay_admit(struct ms_replay *r, uint64_t id);
 
 /* 0 and the step that it is bound to; -EAGAIN if the current step was collected and the
- * next has not come; -ECANCELED if the prompt was aborted; -EINVAL if it has begun. */
+ * next has not come; -ECANCELED if the prompt was aborted; -EINVAL if it has no place or has
+ * begun. */
 int ms_replay_begin(struct ms_replay *r, uint64_t id, int64_t *step);
 
 /* 0; -ECANCELED if it was committed, aborted or collected before; -EINVAL if it has not
  * begun. */
 int ms_replay_commit(struct ms_replay *r, uint64_t id, int64_t samples);
 
-/* Give the place back; nothing if that is done already. */
+/* Give the place back, or wait for none any more; nothing if that is done already. */
 void ms_replay_abort(struct ms_replay *r, uint64_t id);
 
 /* Want a batch of so many samples of the current step; -EINVAL if one is wanted already

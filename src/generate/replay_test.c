@@ -24,13 +24,21 @@ static void cleanup_replay(struct ms_replay **r)
     ms_replay_destroy(*r);
 }
 
+static uint64_t poll_one(struct ms_replay *r)
+{
+    uint64_t id;
+
+    assert_int_equal(ms_replay_poll(r, &id), 0);
+    return id;
+}
+
 /* Admit as many as there is room for and begin them; how many that was. */
 static int64_t fill(struct ms_replay *r)
 {
     int64_t n = 0, step;
 
     for (;; n++) {
-        uint64_t id = ms_replay_poll(r);
+        uint64_t id = poll_one(r);
         int rc = ms_replay_admit(r, id);
 
         if (rc == -EAGAIN)
@@ -97,7 +105,8 @@ static void test_refused(void **state)
     assert_int_equal(ms_replay_advance(r, 3, 2), 0);
     assert_int_equal(ms_replay_advance(r, 3, 2), -EINVAL);
     assert_int_equal(ms_replay_advance(r, 2, 2), -EINVAL);
-    assert_int_equal(ms_replay_poll(r), 0);
+    assert_int_equal(poll_one(r), 0);
+    assert_int_equal(ms_replay_begin(r, 0, &step), -EINVAL); /* no place */
     assert_int_equal(ms_replay_admit(r, 0), 0);
     assert_int_equal(ms_replay_admit(r, 0), -EINVAL);
     assert_int_equal(ms_replay_commit(r, 0, 1), -EINVAL); /* not begun */
@@ -121,6 +130,27 @@ static void test_abort_refunds_once(void **state)
     assert_int_equal(ms_replay_commit(r, 0, 1), -ECANCELED);
     assert_int_equal(ms_replay_admit(r, 2), 0);
     assert_int_equal(fill(r), 0);
+}
+
+/* A number is admitted once, whatever became of it. */
+static void test_no_number_comes_twice(void **state)
+{
+    MS_CLEANUP(cleanup_replay) struct ms_replay *r = buffer(1);
+    struct ms_replay_counts before;
+
+    (void)state;
+    ms_replay_advance(r, 0, 2);
+    assert_int_equal(fill(r), 4); /* 0 to 3; 4 waits */
+    assert_int_equal(ms_replay_commit(r, 0, 1), 0);
+    ms_replay_abort(r, 1);
+    ms_replay_abort(r, 4); /* waits no longer, and had no place to give back */
+    before = ms_replay_counts(r);
+    assert_int_equal(before.running, 2);
+    assert_int_equal(ms_replay_admit(r, 0), -EINVAL);
+    assert_int_equal(ms_replay_admit(r, 1), -EINVAL);
+    assert_int_equal(ms_replay_admit(r, 4), -EINVAL);
+    assert_int_equal(ms_replay_counts(r).running, before.running);
+    assert_int_equal(fill(r), 1); /* the place of 1 */
 }
 
 /* `taken` is exactly these. */
@@ -231,7 +261,7 @@ static void test_gc(void **state)
     /* a synchronous buffer collects the current step: nothing begins until the next */
     MS_CLEANUP(cleanup_replay) struct ms_replay *sync = buffer(0);
     ms_replay_advance(sync, 0, 1);
-    ms_replay_poll(sync);
+    poll_one(sync);
     ms_replay_admit(sync, 0);
     ms_replay_gc(sync, &aborted, &dropped);
     assert_int_equal(ms_replay_begin(sync, 0, &step), -EAGAIN);
@@ -292,13 +322,15 @@ static void history_take(struct history *h)
 
 static void history_poll(struct history *h)
 {
-    uint64_t id = ms_replay_poll(h->r);
+    uint64_t id = poll_one(h->r);
     int64_t step;
 
     if (ms_replay_admit(h->r, id) == 0) {
         assert_int_equal(ms_replay_begin(h->r, id, &step), 0);
         assert_int_equal(step, h->step);
         h->began[id] = step;
+    } else {
+        ms_replay_abort(h->r, id);
     }
 }
 
@@ -375,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_additional),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_abort_refunds_once),
+        cmocka_unit_test(test_no_number_comes_twice),
         cmocka_unit_test(test_old_stragglers_are_waited_for),
         cmocka_unit_test(test_fraction_limits_the_oldest_step),
         cmocka_unit_test(test_prompts_are_not_divided),

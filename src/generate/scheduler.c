@@ -72,7 +72,7 @@ struct ms_generate_decision *ms_decide(struct ms_scheduler *s, uint16_t what)
     return d;
 }
 
-/* One event ends or delivers a group once, decides a few times of a replica, and sends and
+/* One event decides at most twice of a group, decides a few times of a replica, and sends and
  * aborts no more requests than replicas have places for. */
 static int reserve_decisions(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
@@ -86,8 +86,8 @@ static int reserve_decisions(struct ms_scheduler *s, const struct ms_generate_ev
     requests = (requests < slots ? requests : slots) + new;
     return ms_array_reserve(&s->out,
                             &s->out_room,
-                            requests + (size_t)s->stats.groups + 4 * s->replica_count +
-                                16,
+                            requests + 2 * (size_t)s->stats.groups +
+                                4 * s->replica_count + 16,
                             sizeof *s->out);
 }
 

@@ -133,12 +133,10 @@ struct ms_policy;
 struct ms_scheduler_options {
     const struct ms_policy *policy; /* generate/policy.h */
     uint64_t seed;
-    uint32_t chunk;         /* tokens of an attempt; 0: not divided */
-    uint32_t staleness_max; /* versions of the oldest token of a delivered group */
-    uint32_t batch;         /* groups of one update; 0: admission has no limit */
-    bool filter;            /* a finished group waits for its VERDICT */
-    bool surplus_kept;      /* surplus requests are aborted at the group's end (false),
-                                 or finish and count for the length history (true) */
+    uint32_t chunk;           /* tokens of an attempt; 0: not divided */
+    uint32_t staleness_max;   /* versions of the oldest token of a delivered group */
+    uint32_t batch;           /* groups of one update; 0: admission has no limit */
+    bool filter;              /* a finished group waits for its VERDICT */
     uint32_t poison_replicas; /* 0: 3 */
     int64_t silence_ns;       /* 0: never; progress is then not needed */
     int64_t probe_ns;         /* 0: 10 s */

@@ -363,7 +363,11 @@ static void test_batches_and_staleness(void **state)
     assert_int_equal(r.d[0].why, MS_WHY_STALE);
     assert_int_equal(r.d[2].tokens, 2);
     REFUSED(&r, -EINVAL, MS_ADVANCE, .version = 1);
-    EVENT(&r, MS_CONSUMED, .id = 2); /* a lease stays */
+    EVENT(&r, MS_RETURNED, .id = 2); /* a lease stays, but does not come back */
+    DECIDED(&r, MS_DROP, MS_REFILL);
+    submit_now(&r, 4, 1); /* its replica has old weights */
+    EVENT(&r, MS_FINISHED, .id = r.d[0].id, .attempt = 1, .tokens = 2);
+    DECIDED(&r, MS_READY, MS_DROP, MS_REFILL);
 }
 
 static void test_admission_is_bounded(void **state)

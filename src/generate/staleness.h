@@ -7,7 +7,7 @@
  * update that makes it `staleness_max` versions old. A rollout is enqueued, then runs,
  * then is accepted or rejected; a rejected one gives its place back. The counters take
  * what they are told, as AReaL's do: a caller who submits what was never enqueued has a
- * negative count of those. Pure.
+ * negative count of those. What does not fit into 64 bits counts as the most that does. Pure.
  */
 #ifndef MS_GENERATE_STALENESS_H
 #define MS_GENERATE_STALENESS_H

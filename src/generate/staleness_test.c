@@ -29,6 +29,12 @@ static void test_capacity(void **state)
         {8, 0, 0, 0, 0, 0, 1, 0},      /* a batch of none counts as one */
         {8, 0, 3, 0, 2, 0, 2, 0},      /* but admits none to wait */
         {1000, 32, 4, 0, 96, 3, 160, 160},
+        {64, 256, INT64_MAX, 3, 5, 0, 61, INT64_MAX}, /* no limit of staleness */
+        {64, 256, INT64_MAX / 2, 0, 0, 0, 64, INT64_MAX},
+        {INT64_MAX, INT64_MAX, 1, 0, 0, INT64_MAX, INT64_MAX, INT64_MAX},
+        {INT64_MAX, 8, 0, -1, 0, INT64_MAX, INT64_MAX, 8}, /* counts may be negative */
+        {64, 256, INT64_MIN, 0, 0, 0, INT64_MIN, INT64_MIN},
+        {64, 8, 0, 1, INT64_MAX, 0, 8 - INT64_MAX, 8},
     };
 
     (void)state;
@@ -80,6 +86,9 @@ static void test_recovery(void **state)
         ms_staleness_recover(&s, version);
         assert_int_equal(ms_staleness_capacity(&s, version), 3);
     }
+    struct ms_staleness s = {.concurrent_max = 8, .batch = 7};
+    ms_staleness_recover(&s, INT64_MAX);
+    assert_int_equal(s.accepted, INT64_MAX);
 }
 
 /* What is consumed in order of its beginning is never older than the bound. */

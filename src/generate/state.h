@@ -133,6 +133,7 @@ struct ms_scheduler {
     uint32_t pull_wanted;
     double a_ns, b_ns; /* one step takes a + b * batch; 0: not known */
     double fit[5];     /* decayed sums over batch x and step y: 1, x, y, xx, xy */
+    uint64_t plans;    /* that were tried; each has draws of its own */
     char *scratch;     /* of the plan */
     size_t scratch_room;
     uint64_t bins_all[MS_BIAS_BINS], bins_out[MS_BIAS_BINS];

@@ -15,9 +15,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DRAWS = 16, BISECTIONS = 30 };
+enum { DRAWS = 48, BISECTIONS = 30 };
 
-#define GAIN         0.05  /* of the time that is left: what a move must bring */
+#define GAIN         0.03 /* of the time that is left: what a move must bring */
+#define SEED         UINT64_C(0x9E3779B97F4A7C15)
 #define REQUESTS_MAX 16384 /* with more, none is far from its end */
 
 struct tail_item {
@@ -42,8 +43,9 @@ struct tail {
 /* ---- what there is ----------------------------------------------------------------- */
 
 /* What all replicas have; false if a plan makes no sense. */
-static bool measure(const struct ms_scheduler *s, struct tail *t)
+static bool measure(struct ms_scheduler *s, struct tail *t)
 {
+    s->plans++;
     *t = (struct tail){
         .a = s->a_ns, .b = s->b_ns, .slots = UINT32_MAX, .kv = UINT64_MAX};
     for (size_t i = 0; i < s->replica_count; i++) {
@@ -88,10 +90,10 @@ static void add(struct ms_scheduler *s, struct tail *t, uint32_t i)
 {
     const struct ms_gen_request *q = &s->requests[i];
     struct ms_length_guess g = s->groups[q->group].guess;
-    uint64_t seed = (s->groups[q->group].id + (uint64_t)s->now_ns) | 1;
+    uint64_t seed = (s->groups[q->group].id ^ s->plans << 32) * SEED | 1;
     struct tail_item *x = &t->at[t->n++];
 
-    seed *= UINT64_C(0x9E3779B97F4A7C15);
+    unit(&seed);
     unit(&seed);
     x->mean = ms_length_remaining(g, q->generated, q->max_new);
     x->request = i;

@@ -22,25 +22,30 @@ static int padding(const char *text, size_t len)
     return letters + rest == len ? (int)rest : -EINVAL;
 }
 
-int ms_base64_decode(const char *text, size_t len, uint8_t **data, size_t *size)
+int ms_base64_decode_to(const char *text, size_t len, uint8_t *out, size_t *size)
 {
     int pad = padding(text, len);
-    uint8_t *out;
 
     if (pad < 0)
         return pad;
     if (len > INT_MAX)
         return -E2BIG;
-    out = malloc(len / 4 * 3 + 1);
-    if (!out)
-        return -ENOMEM;
-    if (EVP_DecodeBlock(out, (const unsigned char *)text, (int)len) < 0) {
-        free(out);
+    if (EVP_DecodeBlock(out, (const unsigned char *)text, (int)len) < 0)
         return -EINVAL;
-    }
-    *data = out;
     *size = len / 4 * 3 - (size_t)pad;
     return 0;
+}
+
+int ms_base64_decode(const char *text, size_t len, uint8_t **data, size_t *size)
+{
+    uint8_t *out = malloc(len / 4 * 3 + 1);
+    int rc = out ? ms_base64_decode_to(text, len, out, size) : -ENOMEM;
+
+    if (rc < 0)
+        free(out);
+    else
+        *data = out;
+    return rc;
 }
 
 int ms_base64_encode(const void *data, size_t size, char **text, size_t *len)

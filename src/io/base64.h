@@ -9,6 +9,10 @@
  * (not NULL, also if it is empty); -EINVAL, -E2BIG or -ENOMEM. */
 int ms_base64_decode(const char *text, size_t len, uint8_t **data, size_t *size);
 
+/* The same into `out`, with room for len / 4 * 3 bytes. 0 or -EINVAL, -E2BIG. `text` has a NUL
+ * behind it. */
+int ms_base64_decode_to(const char *text, size_t len, uint8_t *out, size_t *size);
+
 /* 0 and *text is malloc'd and yours, with a NUL behind it; -E2BIG or -ENOMEM. */
 int ms_base64_encode(const void *data, size_t size, char **text, size_t *len);
 

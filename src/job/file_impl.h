@@ -17,6 +17,7 @@ ms_yaml_reader ms_job_read_list;
 ms_yaml_reader ms_job_read_words;
 ms_yaml_reader ms_job_read_named;
 ms_yaml_reader ms_job_read_variables;
+ms_yaml_reader ms_job_read_start;
 ms_yaml_reader ms_job_read_visible;
 ms_yaml_reader ms_job_read_some; /* a number above 0 */
 ms_yaml_reader ms_job_read_flag;

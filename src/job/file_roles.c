@@ -153,7 +153,7 @@ static const struct ms_yaml_field role_fields[] = {
     {"mesh", ms_yaml_to_at, ROLE(mesh), false},
     {"env", ms_job_read_variables, 0, false},
     {"preload", ms_job_read_words, 0, false},
-    {"start", ms_job_read_words, 0, false},
+    {"start", ms_job_read_start, 0, false},
     {"python", ms_job_read_words, 0, false},
     {"working_dir", ms_job_read_words, 0, false},
     {"visible", ms_job_read_visible, 0, false},

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +239,64 @@ static void test_levels_of_arguments(void **state)
     assert_non_null(strstr(err.text, "more than 32 levels"));
 }
 
+/* What aliases stand for counts as often as they stand there. */
+static void test_aliases_are_counted(void **state)
+{
+    static const struct {
+        const char *text, *why; /* NULL: it is read */
+    } cases[] = {
+        {"roles: {a: {args: [&a [1, 2], *a, *a]}}", NULL},
+        {"roles:\n"
+         "  a:\n"
+         "    kwargs:\n"
+         "      a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+         "      b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+         "      c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+         "      d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
+         "      e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n"
+         "      f: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n"
+         "      g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
+         "more than 524288 values up to here, with what aliases repeat"},
+        {"roles: {a: {args: &a [*a]}}", "more than 32 levels"},
+        {"roles: {a: {args: &a [*a, *a]}}", "more than 524288 values"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = cases[i].text;
+        struct ms_error err = {0};
+        struct ms_job job;
+        int rc = ms_job_read(&job, "x.yaml", text, strlen(text), &err);
+
+        assert_int_equal(rc, cases[i].why ? -EINVAL : 0);
+        if (rc == 0)
+            ms_job_finish(&job);
+        else
+            assert_non_null(strstr(err.text, cases[i].why));
+    }
+}
+
+static void test_a_text_is_repeated_too_often(void **state)
+{
+    enum { LEN = 1 << 20, TIMES = 20 };
+    char *text = malloc(LEN + 200);
+    struct ms_error err = {0};
+    struct ms_job job;
+    size_t len;
+
+    (void)state;
+    assert_non_null(text);
+    len = (size_t)sprintf(text, "roles: {a: {args: [&a ");
+    memset(text + len, 'x', LEN);
+    len += LEN;
+    for (int i = 0; i < TIMES; i++)
+        len += (size_t)sprintf(text + len, ", *a");
+    len += (size_t)sprintf(text + len, "]}}");
+    assert_int_equal(ms_job_read(&job, "x.yaml", text, len, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "x.yaml:1:20: more than 16777216 bytes of text"));
+    free(text);
+}
+
 static void test_no_file(void **state)
 {
     struct ms_error err = {0};
@@ -258,6 +317,8 @@ int main(void)
         cmocka_unit_test(test_what_is_wrong),
         cmocka_unit_test(test_drivers_are_told_of_roles),
         cmocka_unit_test(test_levels_of_arguments),
+        cmocka_unit_test(test_aliases_are_counted),
+        cmocka_unit_test(test_a_text_is_repeated_too_often),
         cmocka_unit_test(test_no_file),
     };
 

@@ -58,11 +58,21 @@ int ms_job_read_variables(struct ms_yaml_at at, void *out, struct ms_error *err)
 
         if (!name || !*name || strchr(name, '='))
             rc = ms_yaml_fail(ms_yaml_key(at, i), err, "no name of a variable");
-        else if (!ms_yaml_text(ms_yaml_value(at, i)))
+        else if (!ms_yaml_text(ms_yaml_value(at, i)) ||
+                 ms_yaml_is_null(ms_yaml_value(at, i)))
             rc = ms_yaml_fail(
                 ms_yaml_value(at, i), err, "the value of %s must be a text", name);
     }
     return rc;
+}
+
+int ms_job_read_start(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    const char *text = ms_yaml_is_list(at) ? NULL : ms_yaml_text(at);
+
+    if (text ? !strcmp(text, "fork") || !strcmp(text, "exec") : ms_yaml_count(at) > 0)
+        return ms_job_read_words(at, out, err);
+    return ms_yaml_fail(at, err, "'start' must be fork, exec or a command (a list)");
 }
 
 int ms_job_read_visible(struct ms_yaml_at at, void *out, struct ms_error *err)

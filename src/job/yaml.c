@@ -63,6 +63,44 @@ static int check_end(yaml_parser_t *p, const char *name, struct ms_error *err)
     return rc;
 }
 
+/* What a reader comes upon that follows every alias: counted before anything is made of it. */
+struct yaml_sizes {
+    size_t values, bytes;
+};
+
+static int
+measure(struct ms_yaml_at at, int level, struct yaml_sizes *all, struct ms_error *err)
+{
+    const char *text = ms_yaml_text(at);
+    int rc = 0;
+
+    all->bytes += text ? strlen(text) : 0;
+    if (++all->values > MS_YAML_VALUES_MAX)
+        return ms_yaml_fail(at,
+                            err,
+                            "more than %zu values up to here, with what aliases repeat",
+                            MS_YAML_VALUES_MAX);
+    if (all->bytes > MS_YAML_FILE_MAX)
+        return ms_yaml_fail(at,
+                            err,
+                            "more than %zu bytes of text up to here, with what aliases "
+                            "repeat",
+                            MS_YAML_FILE_MAX);
+    if (level == MS_YAML_LEVELS_MAX)
+        return 0;
+    for (size_t i = 0; rc == 0 && i < ms_yaml_count(at); i++) {
+        if (ms_yaml_is_map(at))
+            rc = measure(ms_yaml_key(at, i), level + 1, all, err);
+        if (rc == 0)
+            rc =
+                measure(ms_yaml_is_map(at) ? ms_yaml_value(at, i) : ms_yaml_item(at, i),
+                        level + 1,
+                        all,
+                        err);
+    }
+    return rc;
+}
+
 struct ms_yaml *
 ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *err)
 {
@@ -80,6 +118,8 @@ ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *er
     else if (yaml_document_get_root_node(&y->document))
         rc = check_end(&parser, name, err);
     yaml_parser_delete(&parser);
+    if (rc == 0)
+        rc = measure(ms_yaml_root(y), 0, &(struct yaml_sizes){0}, err);
     return rc < 0 ? NULL : MS_TAKE(y);
 }
 

@@ -16,7 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MS_YAML_FILE_MAX ((size_t)16 << 20) /* bytes */
+#define MS_YAML_FILE_MAX                                                               \
+    ((size_t)16 << 20) /* bytes; of texts, also where aliases stand */
+#define MS_YAML_VALUES_MAX ((size_t)1 << 19) /* each as often as aliases stand for it */
+#define MS_YAML_LEVELS_MAX 64                /* more than any reader goes down */
 
 struct ms_yaml;
 
@@ -26,7 +29,8 @@ struct ms_yaml_at {
     int node;
 };
 
-/* NULL: it cannot be read (-errno), or is no YAML (-EINVAL). `name` is for errors. */
+/* NULL: it cannot be read (-errno), or is no YAML, or aliases make it larger than the limits
+ * above (-EINVAL). `name` is for errors. */
 struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err);
 struct ms_yaml *
 ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *err);

@@ -53,6 +53,7 @@ struct ms_group {
     struct ms_error why;
     uint64_t id, owner;
     bool detached;              /* outlives its owner */
+    bool ends_with_cluster;     /* that stands in it, however that ends */
     bool is_ending;             /* removed when nobody uses it any more */
     size_t users;               /* clusters that stand in it */
     struct ms_bundle_use *uses; /* [count]; NULL: nothing of it */
@@ -176,7 +177,7 @@ int ms_books_adopt(struct ms_books *b,
 
 /* The claim of a whole cluster, or NULL. */
 struct ms_claim *ms_books_find_claim(const struct ms_books *b, const char *cluster);
-/* Give back all that the cluster holds. */
+/* Give back all that the cluster holds, and groups that end with it. */
 void ms_books_drop_cluster(struct ms_books *b, const char *cluster);
 /* Give back its last claim. */
 void ms_books_drop_newest(struct ms_books *b, const char *cluster);

@@ -325,6 +325,24 @@ static void test_clusters_in_a_group(void **state)
     check_empty(b);
 }
 
+static void test_a_group_that_ends_with_its_cluster(void **state)
+{
+    struct ms_books *b = *state;
+    struct ms_group *g = group(b, "g", 2, (struct ms_bundle){.devices = 1});
+    struct ms_seat seats[] = {{g, 0}, {g, 1}};
+    struct ms_claim_request r = {.owner = 7, .seats = seats, .seat_count = 2};
+
+    g->ends_with_cluster = true;
+    r.request.cluster = "a";
+    claim(b, &r);
+    ms_books_drop_newest(b, "a"); /* as a plan does */
+    assert_ptr_equal(ms_books_find_group(b, "g"), g);
+    claim(b, &r);
+    ms_books_drop_cluster(b, "a");
+    assert_int_equal(b->groups.count, 0);
+    check_empty(b);
+}
+
 static void test_seats_that_are_none(void **state)
 {
     struct ms_books *b = *state;
@@ -519,6 +537,7 @@ int main(void)
         TEST(test_workers_that_were_found),
         TEST(test_clusters_in_a_group),
         TEST(test_seats_that_are_none),
+        TEST(test_a_group_that_ends_with_its_cluster),
         TEST(test_group_in_a_scope),
         TEST(test_group_waits_for_a_cluster),
         TEST(test_at_random),

@@ -57,12 +57,20 @@ struct ms_claim *ms_books_find_claim(const struct ms_books *b, const char *clust
     return NULL;
 }
 
+static void end_groups(struct ms_claim *c)
+{
+    for (uint32_t i = 0; c->seats && i < c->layout.world_size; i++)
+        if (c->seats[i].group->ends_with_cluster)
+            c->seats[i].group->is_ending = true;
+}
+
 void ms_books_drop_cluster(struct ms_books *b, const char *cluster)
 {
     bool dropped = false;
 
     ms_list_each (c, &b->claims, struct ms_claim, link)
         if (strcmp(c->cluster, cluster) == 0) {
+            end_groups(c);
             give(b, c);
             dropped = true;
         }

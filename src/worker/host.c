@@ -258,16 +258,16 @@ static int thread_start(struct ms_host *h)
 static int
 create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error *err)
 {
-    struct ms_server_options so = {.secret = h->boot->secret.data,
-                                   .identity = h->boot->uid,
-                                   .has_engine = true,
-                                   .tls = (enum ms_tls_mode)h->boot->tls,
-                                   .grace_ns = 2 * (int64_t)h->boot->link_grace_ns,
-                                   /* open: there are no strangers */
-                                   .unproven_max =
-                                       h->boot->http_open ? MS_HTTP_CONNS_MAX : 0,
-                                   .ops = &h->server_ops,
-                                   .arg = h};
+    struct ms_server_options so = {
+        .secret = h->boot->secret.data,
+        .identity = h->boot->uid,
+        .has_engine = true,
+        .tls = (enum ms_tls_mode)h->boot->tls,
+        .grace_ns = 2 * (int64_t)h->boot->link_grace_ns,
+        /* open: there are no strangers */
+        .unproven_max = h->boot->http_open ? ms_worker_http_conns_max(3) : 0,
+        .ops = &h->server_ops,
+        .arg = h};
     struct ms_client_options co = {.secret = h->boot->secret.data,
                                    .tls = (enum ms_tls_mode)h->boot->tls,
                                    .grace_ns = (int64_t)h->boot->link_grace_ns,

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import sys
+from contextlib import suppress
 
 from muster import _core, api
 from muster.config import WorkerConfig
@@ -45,6 +48,10 @@ def _job(session: api.Session) -> dict[str, Any]:
     return session.job
 
 
+def _no_role(job: dict[str, Any], name: str) -> str:
+    return f"{job['file']} has no role {name!r}; it has {', '.join(job['roles'])}"
+
+
 class Role:
     """A role as its file has it."""
 
@@ -62,8 +69,7 @@ class Role:
         if told is not None:
             return cls(job["file"], name, told)
         if is_needed and job["roles"]:
-            known = ", ".join(job["roles"])
-            raise ClusterError(f"{job['file']} has no role {name!r}; it has {known}")
+            raise ClusterError(_no_role(job, name))
         return None
 
     def merge(
@@ -105,17 +111,23 @@ class Role:
         return "bundle" in self.told
 
     def make_group(self, count: int) -> PlacementGroup:
-        """A bundle for each rank."""
+        """A bundle for each rank. It ends with the cluster that is made in it, whoever
+        ends that."""
         from muster.resources import ResourceManager
 
         told = {_BUNDLE_KEYS.get(k, k): v for k, v in self.told["bundle"].items()}
         how = {k: v for k, v in self.told.items() if k in ("strategy", "same")}
-        return ResourceManager().placement_group([Bundle(**told)] * count, **how)
+        return ResourceManager().placement_group(
+            [Bundle(**told)] * count, _ends_with_cluster=True, **how
+        )
 
 
-def no_class(name: str, role: Role | None) -> TypeError:
+def no_class(session: api.Session, name: str, role: Role | None) -> TypeError:
+    job = _job(session)
     if role is not None:
         why = f"{role.file} has none for this role"
+    elif job["roles"]:
+        why = _no_role(job, name)
     else:
         why = "no job's file says it here (`muster run job.yaml` starts a driver with one)"
     return TypeError(f"Cluster({name!r}): worker_cls is missing: {why}")
@@ -149,4 +161,25 @@ def _path_of(worker_cls: Any) -> str:
 
 
 def _is_class(worker_cls: Any, path: str) -> bool:
-    return _path_of(worker_cls) == _path_of(path)
+    """Also where the path leads to it by another name, as one of a package does that has
+    it from its modules."""
+    there = _path_of(path)
+    if _path_of(worker_cls) == there:
+        return True
+    if not isinstance(worker_cls, type):
+        return False
+    module, _, name = there.rpartition(".")
+    if worker_cls.__module__ == "__main__":  # importing it would run it again
+        return worker_cls.__qualname__ == name and _is_script(module)
+    with suppress(Exception):
+        return getattr(importlib.import_module(module), name) is worker_cls
+    return False
+
+
+def _is_script(module: str) -> bool:
+    """Is it what this process runs?"""
+    script = getattr(sys.modules["__main__"], "__file__", None) or ""
+    with suppress(Exception):
+        spec = importlib.util.find_spec(module)
+        return bool(spec and spec.origin and os.path.samefile(spec.origin, script))
+    return False

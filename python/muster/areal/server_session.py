@@ -148,7 +148,9 @@ def _exit_code(worker: dict[str, Any], role: str) -> int:
         peer.control("health", {}, _core.ANSWER_S)
     except WorkerDied as e:
         print(e, file=sys.stderr, flush=True)
-        return 128 + e.signal if e.signal else e.exit_code
+        if e.signal:
+            return 128 + e.signal
+        return 1 if e.exit_code is None else e.exit_code
     except Exception as e:
         print(e, file=sys.stderr, flush=True)
     return 1

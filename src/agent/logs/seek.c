@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BLOCK = 64 << 10, SKIP_BLOCK = 4 << 10 };
+enum { BLOCK = 64 << 10 };
 
 int ms_log_find_lines(
     int fd, uint64_t size, uint64_t back_max, long *lines, uint64_t *start)
@@ -34,66 +34,98 @@ int ms_log_find_lines(
     return 0;
 }
 
-/* Go on to the line behind the next newline, or to `end`. */
-static int skip_line(int fd, uint64_t end, uint64_t *at)
-{
-    char block[SKIP_BLOCK];
+/* ---- by time ---------------------------------------------------------------------- */
 
-    while (*at < end) {
-        ssize_t n = pread(fd, block, sizeof block, (off_t)*at);
-        const char *newline = n > 0 ? memchr(block, '\n', (size_t)n) : NULL;
+/* The part of a file that was read last. */
+struct log_window {
+    int fd;
+    uint64_t at;
+    size_t len;
+    char text[BLOCK];
+};
+
+/* What stands at `at`: `want` bytes or more, fewer only at the end of the file. How many, or a
+ * negative errno. */
+static ssize_t
+window_get(struct log_window *w, uint64_t at, size_t want, const char **text)
+{
+    if (at < w->at || at + want > w->at + w->len) {
+        ssize_t n = pread(w->fd, w->text, sizeof w->text, (off_t)at);
 
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
-        *at += newline ? (uint64_t)(newline - block) + 1 : (uint64_t)n;
-        if (newline)
-            break;
+        w->at = at;
+        w->len = (size_t)n;
+    }
+    *text = w->text + (at - w->at);
+    return (ssize_t)(w->len - (at - w->at));
+}
+
+/* Go on to the line behind the next newline, or to `end`. */
+static int skip_line(struct log_window *w, uint64_t end, uint64_t *at)
+{
+    const char *text, *newline = NULL;
+
+    while (*at < end && !newline) {
+        ssize_t n = window_get(w, *at, 1, &text);
+
+        if (n < 0)
+            return (int)n;
+        newline = memchr(text, '\n', (size_t)n);
+        *at += newline ? (uint64_t)(newline - text) + 1 : (uint64_t)n;
     }
     if (*at > end)
         *at = end;
     return 0;
 }
 
-/* The first line with a time that begins at *at or behind it: where, and its time. *at is
- * `end` if none begins before that. 0 or a negative errno. */
-static int next_time(int fd, uint64_t end, uint64_t *at, int64_t *time_ns)
+/* The first line with a time that begins at *at or behind it, before `end`: 1, where, and its
+ * time. 0: there is none up to *at, which is `end`, or MS_LOG_RUN_MAX further. Or a negative
+ * errno. */
+static int next_time(struct log_window *w, uint64_t end, uint64_t *at, int64_t *time_ns)
 {
-    char text[MS_TIMESTAMP_LEN + 1];
-    ssize_t n;
+    uint64_t last = end - *at > MS_LOG_RUN_MAX ? *at + MS_LOG_RUN_MAX : end;
+    const char *text;
     int rc = 0;
 
     if (*at) {
         --*at; /* the newline before a line that begins there */
-        rc = skip_line(fd, end, at);
+        rc = skip_line(w, last, at);
     }
-    while (rc == 0 && *at < end) {
-        n = pread(fd, text, sizeof text, (off_t)*at);
+    while (rc == 0 && *at < last) {
+        ssize_t n = window_get(w, *at, MS_TIMESTAMP_LEN + 1, &text);
+
         if (n < 0)
-            return -errno;
+            return (int)n;
         if (ms_timestamp_read(text, (size_t)n, time_ns))
-            return 0;
-        rc = skip_line(fd, end, at);
+            return 1;
+        rc = skip_line(w, last, at);
     }
     return rc;
 }
 
 int ms_log_find_time(int fd, uint64_t size, int64_t since_ns, uint64_t *start)
 {
-    uint64_t low = 0, high = size;
+    struct log_window w = {.fd = fd};
+    uint64_t low = 0, high = size, found = size;
     int64_t time_ns = 0;
-    int rc = 0;
 
-    while (rc == 0 && low < high) {
+    while (low < high) {
         uint64_t middle = low + (high - low) / 2, at = middle;
+        int rc = next_time(&w, high, &at, &time_ns);
 
-        rc = next_time(fd, high, &at, &time_ns);
-        if (at == high || time_ns >= since_ns)
+        if (rc < 0)
+            return rc;
+        if (rc && time_ns >= since_ns)
+            found = at;
+        if (rc ? time_ns >= since_ns : at == high)
             high = middle;
         else
-            low = at + 1;
+            low = at +
+                  (uint64_t)rc; /* without a time for so long: before there were any */
     }
-    *start = low;
-    return rc < 0 ? rc : next_time(fd, size, start, &time_ns);
+    *start = found;
+    return 0;
 }
 
 int64_t ms_log_time_before(int fd, uint64_t at)

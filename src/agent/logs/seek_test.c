@@ -73,6 +73,37 @@ static void test_files_without_times(void **state)
     }
 }
 
+/* What an older version wrote, without times: it is before what has them, and it is not read
+ * through line by line. */
+static void test_a_file_that_begins_without_times(void **state)
+{
+    enum { SHORT_LINES = 8 << 20, TIMED = 1000 };
+    MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
+    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
+    struct ms_timestamp t = {0};
+    uint64_t begins[TIMED], start;
+    int64_t began_ns;
+
+    (void)state;
+    for (int i = 0; i < SHORT_LINES; i++)
+        ms_buf_append(&text, "x\n", 2);
+    for (int i = 0; i < TIMED; i++) {
+        begins[i] = text.len;
+        ms_timestamp_set(&t, (1000 + i) * MS_NS_PER_S);
+        ms_buf_printf(&text, "%sy\n", t.text);
+    }
+    fd = make_file(&text);
+    began_ns = ms_now_ns();
+    for (int i = 0; i < TIMED; i += 111) {
+        assert_int_equal(
+            ms_log_find_time(fd, text.len, (1000 + i) * MS_NS_PER_S, &start), 0);
+        assert_int_equal(start, begins[i]);
+    }
+    assert_int_equal(ms_log_find_time(fd, begins[0], 1, &start), 0);
+    assert_int_equal(start, begins[0]);                    /* none has one */
+    assert_true(ms_now_ns() - began_ns < 2 * MS_NS_PER_S); /* was 8 s for each */
+}
+
 static void test_time_of_a_line_without(void **state)
 {
     static const char text[] = "first\n1970-01-01T00:00:01.000000Z a\nb\nc\n"
@@ -93,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_line_of_a_time),
         cmocka_unit_test(test_files_without_times),
+        cmocka_unit_test(test_a_file_that_begins_without_times),
         cmocka_unit_test(test_time_of_a_line_without),
     };
 

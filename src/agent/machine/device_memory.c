@@ -192,6 +192,8 @@ void ms_device_memory_init(struct ms_device_memory *m,
 
 void ms_device_memory_finish(struct ms_device_memory *m)
 {
+    if (m->program.pidfd >= 0)
+        ms_process_signal(m->program.pidfd, SIGKILL);
     forget_program(m);
     free(m->of);
     m->of = NULL;

@@ -41,6 +41,7 @@ void ms_device_memory_init(struct ms_device_memory *m,
                            struct ms_loop *loop,
                            void (*on_read)(void *arg),
                            void *arg);
+/* One that still runs is killed; the agent reaps it, as all of its children. */
 void ms_device_memory_finish(struct ms_device_memory *m);
 
 /* Look anew at the devices of a node, which are always the same and stay. True: on_read will

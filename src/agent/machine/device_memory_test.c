@@ -1,10 +1,12 @@
 /* device_memory_test.c */
 #include "agent/machine/device_memory.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -170,11 +172,33 @@ static void test_nothing_is_known(void **state)
     rig_stop(&rig);
 }
 
+/* It does not end: its session is its own, so nobody else would end it. */
+static void test_one_that_hangs_goes_with_us(void **state)
+{
+    MS_CLEANUP(ms_cleanup_fd) int pidfd = -1;
+    struct ms_process_end end;
+    struct node n;
+    struct rig rig;
+
+    (void)state;
+    put_program("#!/bin/sh\nexec /bin/sleep 60\n");
+    rig_start(&rig);
+    node_init(&n, nvidia, none, none);
+    assert_true(ms_device_memory_ask(&rig.memory, &n.shape));
+    pidfd = fcntl(rig.memory.program.pidfd, F_DUPFD_CLOEXEC, 0);
+    assert_true(pidfd >= 0);
+    rig_stop(&rig);
+    assert_int_equal(ms_process_wait(pidfd, ms_now_ns() + 10 * MS_NS_PER_S, &end), 0);
+    assert_true(end.signaled);
+    assert_int_equal(end.code, SIGKILL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_by_bus_and_by_number),
         cmocka_unit_test(test_the_program_is_run),
+        cmocka_unit_test(test_one_that_hangs_goes_with_us),
         cmocka_unit_test(test_nothing_is_known),
     };
 

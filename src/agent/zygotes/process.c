@@ -350,7 +350,7 @@ int ms_zygote_next(int fd, struct ms_zygote_request *r)
 
 /* ---- a spare --------------------------------------------------------------------- */
 
-static uint64_t uid_of(const Muster__ZygoteRequest *m)
+uint64_t ms_zygote_request_uid(const Muster__ZygoteRequest *m)
 {
     switch (m->body_case) {
     case MUSTER__ZYGOTE_REQUEST__BODY_SPAWN:
@@ -389,7 +389,7 @@ static int announce(int fd)
         return -errno;
     m = muster__zygote_request__unpack(NULL, (size_t)n, side.room);
     if (m) {
-        ms_spares_take(&side.spares, uid_of(m));
+        ms_spares_take(&side.spares, ms_zygote_request_uid(m));
         muster__zygote_request__free_unpacked(m, NULL);
     }
     return 0;
@@ -401,7 +401,7 @@ static int take_request(int fd, struct ms_zygote_request *r)
 
     if (rc == 0)
         rc = receive(fd, r);
-    ms_spares_take(&side.spares, rc == 1 ? uid_of(r->message) : 0);
+    ms_spares_take(&side.spares, rc == 1 ? ms_zygote_request_uid(r->message) : 0);
     return rc;
 }
 
@@ -428,7 +428,7 @@ static void leave_spares(int fd, const struct ms_zygote_request *r)
 {
     prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
     setpgid(0, 0);
-    report_started(fd, uid_of(r->message), getpid(), 0);
+    report_started(fd, ms_zygote_request_uid(r->message), getpid(), 0);
     ms_spares_reported(&side.spares);
 }
 

@@ -1,5 +1,6 @@
 /* talk.c - what a zygote is sent, what it says, and what its end means to those who wait */
 #include "agent/exec.h"
+#include "agent/zygotes/process.h"
 #include "agent/zygotes/zygote_impl.h"
 #include "base/limits.h"
 #include "io/sock.h"
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { TAIL_MAX = 2048 };
 
@@ -65,8 +67,7 @@ void ms_zygote_fail(struct ms_zygote *z, const char *why)
     if (z->pid > 0)
         kill(z->pid, SIGKILL);
     z->pid = 0;
-    ms_watch_finish(&z->watch);
-    ms_fd_close(&z->fd);
+    ms_zygote_close_socket(z);
     ms_timer_cancel(&z->timer);
     ms_list_remove(&z->derive.link);
     while ((item = pop(&z->queue)))
@@ -102,15 +103,67 @@ static void add_last_lines(const struct ms_zygote *z, struct ms_buf *text)
     ms_buf_printf(text, "; its last lines:\n%.*s", (int)(tail + n - start), start);
 }
 
-/* What a ready one was not sent is sent to another. */
+static struct ms_zygote_item *find_sent(struct ms_zygote *z, uint64_t uid)
+{
+    ms_list_each (item, &z->sent, struct ms_zygote_item, link)
+        if (item->uid == uid)
+            return item;
+    return NULL;
+}
+
+/* The item of a request that was sent, as it was before. NULL: it is nobody's any more, or out of
+ * memory. */
+static struct ms_zygote_item *restore(
+    struct ms_zygote *z, const uint8_t *data, size_t len, const int *fds, size_t count)
+{
+    Muster__ZygoteRequest *m = muster__zygote_request__unpack(NULL, len, data);
+    struct ms_zygote_item *item = m ? find_sent(z, ms_zygote_request_uid(m)) : NULL;
+
+    if (m)
+        muster__zygote_request__free_unpacked(m, NULL);
+    if (!item || ms_buf_append(&item->data, data, len) < 0)
+        return NULL;
+    memcpy(item->fds, fds, count * sizeof *fds);
+    item->fd_count = count;
+    if (!item->is_derive)
+        z->pool->ops->on_returned(z->pool->arg, item);
+    return item;
+}
+
+/* What was sent to it, and neither it nor a spare has read. */
+static void take_unread(struct ms_zygote *z, struct ms_list *unread)
+{
+    MS_CLEANUP(ms_cleanup_free) uint8_t *room = malloc(MS_SPAWN_MAX);
+
+    while (room && z->unread >= 0) {
+        int fds[MS_ZYGOTE_ITEM_FDS];
+        size_t count = MS_ZYGOTE_ITEM_FDS;
+        ssize_t n = ms_fds_recv(z->unread, room, MS_SPAWN_MAX, fds, &count);
+        struct ms_zygote_item *item;
+
+        if (n <= 0)
+            return;
+        item = restore(z, room, (size_t)n, fds, count);
+        for (size_t i = 0; !item && i < count; i++)
+            close(fds[i]);
+        if (item) {
+            ms_list_remove(&item->link);
+            ms_list_add_tail(unread, &item->link);
+        }
+    }
+}
+
+/* What a ready one has not read is sent to another. */
 static void lose(struct ms_zygote *z, const char *why)
 {
     struct ms_list unsent;
 
     dprintf(STDERR_FILENO, "%s\n", why);
     ms_list_init(&unsent);
-    if (z->state == MS_ZYGOTE_READY)
+    if (z->state == MS_ZYGOTE_READY) {
+        take_unread(z, &unsent);
         ms_list_splice(&unsent, &z->queue);
+    }
     ms_zygote_fail(z, why);
     ms_zygotes_pass_on(z, &unsent, why);
 }
@@ -299,8 +352,7 @@ static void on_ready_event(struct ms_zygote *z, const Muster__ZygoteReady *ready
     } else {
         z->state = MS_ZYGOTE_UNFORKABLE;
         kill(z->pid, SIGKILL);
-        ms_watch_finish(&z->watch);
-        ms_fd_close(&z->fd);
+        ms_zygote_close_socket(z);
     }
     tell_waiters(z, NULL);
     check_loaded(z);

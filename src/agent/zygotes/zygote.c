@@ -9,6 +9,7 @@
 #include "io/supervised.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -38,7 +39,7 @@ struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__DriverContext *
     z->pool = p;
     z->key = key;
     z->round = p->round;
-    z->fd = z->problem_fd = -1;
+    z->fd = z->unread = z->problem_fd = -1;
     ms_list_init(&z->link);
     ms_list_init(&z->queue);
     ms_list_init(&z->sent);
@@ -52,15 +53,16 @@ struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__DriverContext *
     return z;
 }
 
-static void close_socket(struct ms_zygote *z)
+void ms_zygote_close_socket(struct ms_zygote *z)
 {
     ms_watch_finish(&z->watch);
     ms_fd_close(&z->fd);
+    ms_fd_close(&z->unread);
 }
 
 void ms_zygote_destroy(struct ms_zygote *z)
 {
-    close_socket(z);
+    ms_zygote_close_socket(z);
     ms_fd_close(&z->problem_fd);
     ms_timer_finish(&z->timer);
     ms_list_remove(&z->derive.link);
@@ -105,8 +107,9 @@ static int make_socket(struct ms_zygote *z, int *theirs)
         return rc;
     }
     z->fd = fds[0];
+    z->unread = fcntl(fds[1], F_DUPFD_CLOEXEC, 0);
     *theirs = fds[1];
-    return 0;
+    return 0; /* without `unread` what it has not read is lost with it */
 }
 
 /* ---- a fresh interpreter --------------------------------------------------------- */
@@ -188,7 +191,7 @@ int ms_zygote_launch(struct ms_zygote *z, struct ms_error *err)
     int rc;
 
     z->base = NULL;
-    close_socket(z);
+    ms_zygote_close_socket(z);
     rc = make_socket(z, &theirs);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot make a zygote's socket");

@@ -3,7 +3,7 @@
  * A pool of them by key (zygote_key.h), for all drivers and workers of the agent. One that
  * only needs more imports than another is forked from it ("derived"), else a fresh
  * interpreter is executed. Requests are sent as soon as a zygote is ready, many at once;
- * what a ready one was not sent before it died goes to another of its kind.
+ * what a ready one has not read before it died goes to another of its kind.
  *
  * A zygote whose modules were loaded from files of the user that have changed since is
  * stale: no worker is forked from it any more, and it ends when nothing is under way there.
@@ -49,6 +49,9 @@ struct ms_zygote_item {
 struct ms_zygote_ops {
     /* The kernel has the descriptors: close yours. */
     void (*on_sent)(void *arg, struct ms_zygote_item *item);
+    /* It was sent, but its zygote has died without reading it and another gets it: these are
+     * its descriptors, yours again and in item->fds. */
+    void (*on_returned)(void *arg, struct ms_zygote_item *item);
     void (*on_spawned)(void *arg, struct ms_zygote_item *item, pid_t pid, pid_t zygote);
     void (*on_failed)(void *arg, struct ms_zygote_item *item, const char *why);
     /* It must not be forked, so execute the worker. The descriptors were not sent. */

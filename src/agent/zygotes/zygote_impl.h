@@ -50,8 +50,9 @@ struct ms_zygote {
     int64_t used_ns; /* when it was asked for, or when its last driver went */
     struct ms_buf drivers; /* ids of the living ones that have asked for it */
     struct ms_zygote_files files;
-    pid_t pid;      /* 0: not known yet, or gone */
-    int fd;         /* its socket */
+    pid_t pid; /* 0: not known yet, or gone */
+    int fd;    /* its socket */
+    int unread; /* the other end: what it has not read when it dies is taken from there */
     int problem_fd; /* of its launch; -1: derived */
     struct ms_watch watch;
     struct ms_timer timer;       /* until it is ready, and until it answers */
@@ -68,6 +69,7 @@ struct ms_zygote {
 /* Takes the key, also on failure. */
 struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__DriverContext *key);
 void ms_zygote_destroy(struct ms_zygote *z);
+void ms_zygote_close_socket(struct ms_zygote *z);
 
 /* Execute a fresh interpreter. */
 int ms_zygote_launch(struct ms_zygote *z, struct ms_error *err);

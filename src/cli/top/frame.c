@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "cli/activity.h"
 #include "cli/view.h"
+#include "head/rest/view.h"
 #include "resource/amount.h"
 
 #include <errno.h>
@@ -83,7 +84,8 @@ set_rates(struct rows *r, const Muster__Status *before, const Muster__Status *no
             continue;
         was = (*found)->activity;
         r->at[i].cpu = rate(was->cpu_ns, a->cpu_ns, seconds * (double)MS_NS_PER_S);
-        r->at[i].calls_ps = rate(was->calls_done, a->calls_done, seconds);
+        if (ms_view_is_answer(was) && ms_view_is_answer(a))
+            r->at[i].calls_ps = rate(was->calls_done, a->calls_done, seconds);
     }
     free(old);
     return old ? 0 : -ENOMEM;

@@ -167,6 +167,35 @@ static void test_rates_and_orders(void **state)
     }
 }
 
+/* Who did not answer has no count of calls: no rate follows from it, before or after. */
+static void test_no_rate_without_an_answer(void **state)
+{
+    static const Muster__Doing silences[] = {MUSTER__DOING__DOING_SILENT,
+                                             MUSTER__DOING__DOING_STOPPED,
+                                             MUSTER__DOING__DOING_UNKNOWN,
+                                             MUSTER__DOING__DOING_STARTING};
+
+    (void)state;
+    for (size_t i = 0; i < MS_COUNT(silences); i++) {
+        struct ms_top_view v = {0};
+        struct scene was, now;
+        char *text;
+
+        scene_init(&was, 10);
+        scene_init(&now, 12);
+        activity_set(&was, 0, silences[i], 5, 1000, 0);
+        activity_set(&now, 0, MUSTER__DOING__DOING_IDLE, 5, 2000, 2001);
+        activity_set(&was, 1, silences[i], 5, 0, 0);
+        activity_set(&now, 1, silences[i], 5, 0, 0);
+        text = frame(&v, &was, &now);
+        assert_null(strstr(text, "calls/s"));
+        assert_null(strstr(text, "CALLS/S"));
+        assert_non_null(
+            strstr(line_of(text, "actor/0"), "  50  ")); /* the kernel knows */
+        free(text);
+    }
+}
+
 static size_t count_lines(const char *text, size_t *widest)
 {
     size_t lines = 0;
@@ -229,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_shown),
         cmocka_unit_test(test_rates_and_orders),
+        cmocka_unit_test(test_no_rate_without_an_answer),
         cmocka_unit_test(test_any_screen),
         cmocka_unit_test(test_selected),
     };

@@ -241,9 +241,14 @@ static void on_posted(void *arg)
     ms_head_op_run(arg);
 }
 
+int ms_head_op_post(struct ms_head_op *op)
+{
+    return ms_loop_post(op->head->loop, on_posted, op);
+}
+
 struct ms_head_op *ms_head_op_submit(struct ms_head_op *op)
 {
-    if (ms_loop_post(op->head->loop, on_posted, op) < 0)
+    if (ms_head_op_post(op) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
     return op;
 }

@@ -111,7 +111,9 @@ void ms_head_op_retry_all(struct ms_list *list);
 void ms_head_op_run(struct ms_head_op *op);
 /* What `run` has given: if it is negative the operation fails. */
 void ms_head_op_end(struct ms_head_op *op, int rc);
-/* The same, on the head's thread. Completes with an error if that cannot be. Returns op. */
+/* The same, on the head's thread; 0, or -ENOMEM and nothing has changed. */
+int ms_head_op_post(struct ms_head_op *op);
+/* The same. Completes with an error if that cannot be. Returns op. */
 struct ms_head_op *ms_head_op_submit(struct ms_head_op *op);
 
 /* Run it on the head's thread and wait: its result, or -ETIMEDOUT without a text. */

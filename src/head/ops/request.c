@@ -43,11 +43,10 @@ int ms_head_request_run(struct ms_head_op *op)
 /* ---- asking ---------------------------------------------------------------------- */
 
 /* By the head's thread, or by the head elsewhere. */
-static struct ms_head_op *submit(struct ms_head_op *op)
+static void give_up(struct ms_head_op *op)
 {
-    if (op->head->uplink)
-        op->run = ms_uplink_ask_run;
-    return ms_head_op_submit(op);
+    ms_head_op_end(op, -ENOMEM);
+    ms_head_op_unref(op);
 }
 
 /* NULL: out of memory, or a forked child. */
@@ -57,11 +56,12 @@ static struct ms_head_op *create(struct ms_head *h, const Muster__DriverToHead *
 
     if (!op)
         return NULL;
+    if (h->uplink)
+        op->run = ms_uplink_ask_run;
     op->request = (Muster__DriverToHead *)ms_proto_copy(&m->base);
     if (op->request)
         return op;
-    ms_head_op_end(op, -ENOMEM);
-    ms_head_op_unref(op);
+    give_up(op);
     return NULL;
 }
 
@@ -86,7 +86,7 @@ struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead
 
     if (!op)
         return ms_head_op_refused(h);
-    return is_now ? op : submit(op);
+    return is_now ? op : ms_head_op_submit(op);
 }
 
 struct ms_head_op *ms_head_request_then(struct ms_head *h,
@@ -101,7 +101,11 @@ struct ms_head_op *ms_head_request_then(struct ms_head *h,
         return NULL;
     op->on_done = on_done;
     op->done_arg = arg;
-    return submit(op);
+    if (ms_head_op_post(op) == 0)
+        return op;
+    op->on_done = NULL; /* who gets NULL frees `arg` */
+    give_up(op);
+    return NULL;
 }
 
 /* ---- what is asked for most ------------------------------------------------------ */

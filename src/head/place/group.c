@@ -52,6 +52,7 @@ static int ask(struct ms_head_op *op, Muster__GroupStatus **out)
         return rc;
     assert(g);
     g->detached = m->detached;
+    g->ends_with_cluster = m->ends_with_cluster;
     *out = ms_place_group_message(b, g);
     if (*out)
         return 0;
@@ -213,6 +214,7 @@ int ms_place_restore(struct ms_head *h,
     g->id = m->status->id;
     g->owner = owner;
     g->detached = m->group->detached;
+    g->ends_with_cluster = m->group->ends_with_cluster;
     if (g->id > b->last_id)
         b->last_id = g->id;
     return 0;

@@ -47,7 +47,8 @@ static void test_all_kinds_there_and_back(void **state)
     static const char text[] =
         "{\"name\": \"g\", \"strategy\": \"PACK\", \"same\": \"rack\", \"timeout\": "
         "1.5,"
-        " \"detached\": true, \"scope\": {\"nodes\": [\"a\", \"b\"], \"num_nodes\": 2,"
+        " \"detached\": true, \"ends_with_cluster\": false, \"scope\": {\"nodes\": "
+        "[\"a\", \"b\"], \"num_nodes\": 2,"
         " \"is_limited\": false, \"devices_per_node\": 0}, \"bundles\": [{"
         " \"cpu_milli\": 500, \"memory\": \"9007199254740993\", \"devices\": 1,"
         " \"share_milli\": 0, \"device_memory\": 0, \"kind\": \"\", \"one_domain\": "

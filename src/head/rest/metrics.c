@@ -136,17 +136,9 @@ static void add_each(struct ms_buf *b,
         }
 }
 
-/* It has answered; else what it does and has done is not known. */
-static bool has_answered(const Muster__Activity *a)
-{
-    return a->doing == MUSTER__DOING__DOING_IDLE ||
-           a->doing == MUSTER__DOING__DOING_CALL ||
-           a->doing == MUSTER__DOING__DOING_CONSTRUCTING;
-}
-
 static double is_busy(const Muster__Activity *a)
 {
-    return has_answered(a) ? a->doing != MUSTER__DOING__DOING_IDLE : -1;
+    return ms_view_is_answer(a) ? a->doing != MUSTER__DOING__DOING_IDLE : -1;
 }
 
 static double busy_s(const Muster__Activity *a)
@@ -162,7 +154,7 @@ static double is_silent(const Muster__Activity *a)
 
 static double queued(const Muster__Activity *a)
 {
-    return has_answered(a) ? (double)a->calls_queued : -1;
+    return ms_view_is_answer(a) ? (double)a->calls_queued : -1;
 }
 
 static double memory(const Muster__Activity *a)

@@ -95,9 +95,18 @@ json_t *ms_view_node(const ProtobufCMessage *node)
     return out;
 }
 
+bool ms_view_is_answer(const Muster__Activity *a)
+{
+    return a->doing == MUSTER__DOING__DOING_IDLE ||
+           a->doing == MUSTER__DOING__DOING_CALL ||
+           a->doing == MUSTER__DOING__DOING_CONSTRUCTING;
+}
+
 /* null: it has ended, or its node does not answer. */
 static json_t *activity_json(const Muster__Activity *a)
 {
+    static const char *const counts[] = {
+        "calls_running", "calls_queued", "calls_done", "calls_failed"};
     json_t *out, *fields;
 
     if (!a)
@@ -112,6 +121,8 @@ static json_t *activity_json(const Muster__Activity *a)
     json_decref(fields);
     if (!a->method[0])
         json_object_set_new(out, "method", json_null());
+    for (size_t i = 0; !ms_view_is_answer(a) && i < MS_COUNT(counts); i++)
+        json_object_set_new(out, counts[i], json_null());
     if (!a->has_device_memory)
         json_object_set_new(out, "device_memory", json_null());
     return out;

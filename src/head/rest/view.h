@@ -9,6 +9,8 @@
 #include "io/json.h"
 #include "proto/muster.pb-c.h"
 
+#include <stdbool.h>
+
 /* Of a NodeStatus, ClusterStatus, GroupStatus, DriverStatus. */
 json_t *ms_view_node(const ProtobufCMessage *node);
 json_t *ms_view_cluster(const ProtobufCMessage *cluster);
@@ -26,6 +28,8 @@ json_t *ms_view_kv_keys(const ProtobufCMessage *events);
 const char *ms_view_node_word(const Muster__NodeStatus *n);
 const char *ms_view_worker_word(Muster__WorkerState state);
 const char *ms_view_doing_word(Muster__Doing doing);
+/* Whether the worker itself said this; else what it does and has done is not known. */
+bool ms_view_is_answer(const Muster__Activity *a);
 const char *ms_view_group_word(Muster__GroupState state);
 
 /* ---- objects of all stores --------------------------------------------------------- */

@@ -501,6 +501,7 @@ void ms_http_server_init(struct ms_http_server *s,
         .loop = loop,
         .ops = ops,
         .arg = arg,
+        .conns_max = MS_HTTP_CONNS_MAX,
         .unproven_max = MS_HTTP_UNPROVEN_MAX,
         .limits = {MS_HTTP_IDLE_NS, MS_HTTP_HEAD_NS, MS_HTTP_SEND_NS}};
     ms_list_init(&s->conns);
@@ -527,7 +528,7 @@ void ms_http_server_forget(struct ms_http_server *s)
 static void make_room(struct ms_http_server *s)
 {
     if (s->unproven_count >= s->unproven_max ||
-        (s->count >= MS_HTTP_CONNS_MAX && s->unproven_count > 0))
+        (s->count >= s->conns_max && s->unproven_count > 0))
         conn_free(ms_list_first(&s->unproven, struct ms_http_conn, unproven));
 }
 
@@ -537,11 +538,11 @@ int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size
     int one = 1;
 
     make_room(s);
-    c = s->count < MS_HTTP_CONNS_MAX ? calloc(1, sizeof *c) : NULL;
+    c = s->count < s->conns_max ? calloc(1, sizeof *c) : NULL;
 
     if (!c) {
         close(fd);
-        return s->count < MS_HTTP_CONNS_MAX ? -ENOMEM : -EMFILE;
+        return s->count < s->conns_max ? -ENOMEM : -EMFILE;
     }
     setsockopt(
         fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* not on unix sockets */

@@ -59,6 +59,7 @@ struct ms_http_server {
     struct ms_list conns;
     struct ms_list unproven; /* of these, oldest first */
     unsigned count, unproven_count;
+    unsigned conns_max;    /* MS_HTTP_CONNS_MAX unless told otherwise */
     unsigned unproven_max; /* MS_HTTP_UNPROVEN_MAX unless told otherwise */
 };
 
@@ -72,7 +73,7 @@ void ms_http_server_finish(struct ms_http_server *s);
 void ms_http_server_forget(struct ms_http_server *s);
 
 /* Serve a connected socket, which is taken over, also on failure; `bytes` were read from
- * it already. 0, -ENOMEM, or -EMFILE: there are MS_HTTP_CONNS_MAX that are proven. Not inside
+ * it already. 0, -ENOMEM, or -EMFILE: there are `conns_max` that are proven. Not inside
  * a callback of a connection. */
 int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size_t len);
 

@@ -2,6 +2,7 @@
 #include "io/session/node_dir.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/name.h"
 #include "io/session/kept.h"
 #include "io/session/root.h"
@@ -13,8 +14,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { SPIN_PAGE_SIZE = 4096, TAG_LEN = 9 };
+
+/* A sweeper holds a lock for a moment; an agent, for its life. */
+#define TAKE_MAX_NS   (MS_NS_PER_S / 4)
+#define TAKE_AGAIN_NS (5 * MS_NS_PER_MS)
+
+#define SWEPT "~swept" /* ends the name of a folder that is being removed */
 
 /* FNV-1a: a name, not a secret. */
 static uint32_t hash(const char *a, const char *b)
@@ -44,16 +52,55 @@ static int make_folder(int at, const char *name)
     return mkdirat(at, name, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* The lock's descriptor. */
-static int fill(int root, const char *name)
+static bool is_still_there(int root, const char *name, int dir)
 {
-    static const char zeros[SPIN_PAGE_SIZE];
+    struct stat opened, named;
+
+    return fstat(dir, &opened) == 0 &&
+           fstatat(root, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* The lock's descriptor. -ENOENT: a sweeper has removed the folder meanwhile; -EWOULDBLOCK:
+ * somebody holds the lock. */
+static int try_take(int root, const char *name, int *out)
+{
     MS_CLEANUP(ms_cleanup_fd) int dir = -1;
     MS_CLEANUP(ms_cleanup_fd) int lock = -1;
     int rc = make_folder(root, name);
 
     dir = rc < 0 ? rc : ms_tree_open(root, name);
     lock = dir < 0 ? dir : ms_session_lock(dir, O_CREAT, LOCK_EX);
+    if (lock < 0)
+        return lock;
+    if (!is_still_there(root, name, dir))
+        return -ENOENT;
+    *out = MS_TAKE_FD(dir);
+    return MS_TAKE_FD(lock);
+}
+
+static int take(int root, const char *name, int *dir)
+{
+    const struct timespec nap = {.tv_nsec = TAKE_AGAIN_NS};
+    int64_t deadline_ns = ms_now_ns() + TAKE_MAX_NS;
+    int lock;
+
+    while ((lock = try_take(root, name, dir)) == -ENOENT || lock == -EWOULDBLOCK) {
+        if (ms_now_ns() > deadline_ns)
+            break;
+        nanosleep(&nap, NULL); /* flock(2) has no wait with a deadline */
+    }
+    return lock;
+}
+
+/* The lock's descriptor. */
+static int fill(int root, const char *name)
+{
+    static const char zeros[SPIN_PAGE_SIZE];
+    MS_CLEANUP(ms_cleanup_fd) int dir = -1;
+    MS_CLEANUP(ms_cleanup_fd) int lock = take(root, name, &dir);
+    int rc;
+
     if (lock < 0)
         return lock;
     ms_session_empty(dir);
@@ -101,14 +148,30 @@ static int newer_first(const void *a, const void *b)
     return strverscmp(b, a);
 }
 
+/* The lock is held. An agent that waits for it sees that the folder no longer has its name,
+ * and makes another one: so nothing is removed from under it. */
+static void remove_job(int root, const char *name)
+{
+    char swept[MS_SESSION_DIR_MAX + sizeof SWEPT];
+    size_t len = strlen(name), end = sizeof SWEPT - 1;
+
+    if (len > end && strcmp(name + len - end, SWEPT) == 0) {
+        ms_tree_remove(root, name); /* whoever began that was killed */
+        return;
+    }
+    snprintf(swept, sizeof swept, "%s" SWEPT, name);
+    if (renameat(root, name, root, swept) == 0)
+        ms_tree_remove(root, swept);
+}
+
 static void sweep_job(int root, const char *name, struct ms_kept *kept)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
     MS_CLEANUP(ms_cleanup_fd)
     int lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_EX);
 
-    if (lock >= 0 && !ms_kept_take_logs(kept, dir))
-        ms_tree_remove(root, name);
+    if (lock >= 0 && is_still_there(root, name, dir) && !ms_kept_take_logs(kept, dir))
+        remove_job(root, name);
 }
 
 static void sweep(int root)

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -170,6 +172,76 @@ static void test_old_logs_of_one_that_stays_go(void **state)
     ms_node_dir_close(&d);
 }
 
+/* A sweeper holds the lock, for a moment: that is not an agent. */
+static void test_a_sweeper_is_waited_for(void **state)
+{
+    struct ms_node_dir d = {.lock_fd = -1}, again = {.lock_fd = -1};
+    pid_t pid;
+    int status;
+
+    (void)state;
+    assert_int_equal(ms_node_dir_open(&d, "train", "n", NULL), 0);
+    pid = fork();
+    if (pid == 0) { /* holds it too, until it ends */
+        usleep(50000);
+        _exit(0);
+    }
+    close(d.lock_fd);
+    assert_int_equal(ms_node_dir_open(&again, "train", "n", NULL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    ms_node_dir_close(&again);
+}
+
+/* Open one after another; each sweeps what it finds, also what others are just making. */
+static int open_many(int process)
+{
+    enum { ROUNDS = 100 };
+    int failed = 0;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        struct ms_node_dir d = {.lock_fd = -1};
+        char node[32];
+
+        snprintf(node, sizeof node, "n%d-%d", process, i);
+        if (ms_node_dir_open(&d, "20261116-000000-17", node, NULL) < 0 ||
+            !is_there(&d, "logs") || !is_there(&d, "spin"))
+            failed++;
+        ms_node_dir_close(&d);
+    }
+    return failed;
+}
+
+static void test_many_at_once(void **state)
+{
+    enum { PROCESSES = 4 };
+    int status;
+
+    (void)state;
+    for (int p = 0; p < PROCESSES; p++)
+        if (fork() == 0)
+            _exit(open_many(p) != 0);
+    for (int p = 0; p < PROCESSES; p++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+}
+
+/* A sweeper was killed after it had given the folder another name. */
+static void test_what_a_sweeper_left_goes(void **state)
+{
+    struct ms_node_dir d = {.lock_fd = -1};
+    char swept[MS_SESSION_DIR_MAX + 8];
+
+    (void)state;
+    assert_int_equal(ms_node_dir_open(&d, "20261116-000000-17", "n", NULL), 0);
+    ms_node_dir_close(&d);
+    snprintf(swept, sizeof swept, "%s~swept", d.dir);
+    assert_int_equal(rename(d.dir, swept), 0);
+    assert_int_equal(ms_node_dir_open(&d, "train", "n", NULL), 0);
+    assert_int_equal(access(swept, F_OK), -1);
+    ms_node_dir_close(&d);
+}
+
 /* Of one session, and of those that are dead. */
 static void test_sweep_of_a_session(void **state)
 {
@@ -197,6 +269,9 @@ int main(void)
         DIR_TEST(test_old_ones_go),
         DIR_TEST(test_old_logs_of_one_that_stays_go),
         DIR_TEST(test_sweep_of_a_session),
+        DIR_TEST(test_a_sweeper_is_waited_for),
+        DIR_TEST(test_many_at_once),
+        DIR_TEST(test_what_a_sweeper_left_goes),
         DIR_TEST(test_what_the_dead_left_goes),
         DIR_TEST(test_long_names_stay_apart),
         DIR_TEST(test_tricks_with_names),

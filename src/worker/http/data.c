@@ -9,7 +9,6 @@
 #include "io/json.h"
 #include "plain/plain.h"
 #include "worker/http/http_impl.h"
-#include "worker/native/json.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
@@ -35,15 +34,9 @@ struct shard_text {
     struct ms_shard *all[];
 };
 
-/* bfloat16 goes as float32, as torch's users send it: numpy has no other name for it. */
-static bool is_widened(const struct ms_shard *shard)
-{
-    return strcmp(shard->dtype, "torch.bfloat16") == 0;
-}
-
 static uint64_t sent_size(const struct ms_shard *shard)
 {
-    return is_widened(shard) ? 2 * (uint64_t)shard->len : shard->len;
+    return ms_shard_is_widened(shard) ? 2 * (uint64_t)shard->len : shard->len;
 }
 
 /* What stands before or behind the data of shard `i`. */
@@ -111,7 +104,7 @@ static size_t read_data_part(struct shard_text *t, uint8_t *out, size_t room)
     if (most > ENCODE_SIZE)
         most = ENCODE_SIZE;
     n = left <= most ? (size_t)left : most / ENCODE_UNIT * ENCODE_UNIT;
-    if (n && is_widened(shard)) {
+    if (n && ms_shard_is_widened(shard)) {
         ms_bfloat16_widen(shard->bytes + t->part_at / 2, n / 4, wide);
         from = wide;
     }
@@ -182,7 +175,7 @@ static void fail_with(struct ms_http_conn *c, int status, const char *why, json_
     ms_http_reply_json(c, status, o);
 }
 
-static void fail(struct ms_http_conn *c, int status, const char *why)
+void ms_http_data_fail(struct ms_http_conn *c, int status, const char *why)
 {
     fail_with(c, status, why, NULL);
 }
@@ -196,8 +189,6 @@ static void on_lease(void *arg)
 
     if (next_ns != MS_NEVER)
         ms_timer_set(&h->lease, next_ns - now_ns);
-    else
-        atomic_store(&h->is_leasing, false);
 }
 
 int ms_http_lease_init(struct ms_worker_http *h)
@@ -211,59 +202,12 @@ int ms_worker_http_keep(struct ms_worker_http *h,
 {
     int rc = ms_shards_add(&h->shards, with, ms_now_ns(), err);
 
-    if (rc == 0 && !atomic_exchange(&h->is_leasing, true))
+    if (rc > 0)
         ms_loop_post(h->o.loop, on_lease, h);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- what is asked --------------------------------------------------------------- */
-
-static void put(struct ms_worker_http *h,
-                struct ms_http_conn *c,
-                const char *id,
-                const json_t *json)
-{
-    const char *type = json_string_value(json_object_get(json, "type"));
-    const char *dtype = json_string_value(json_object_get(json, "dtype"));
-    struct ms_error err = {0};
-    struct muster_value *value = ms_value_from_json(json, &err);
-    struct ms_shard with = {.id = (char *)(uintptr_t)id,
-                            .type = (char *)(uintptr_t)type,
-                            .dtype = (char *)(uintptr_t)dtype,
-                            .value = value};
-    MS_CLEANUP(ms_cleanup_free)
-    char *shape = json_dumps(json_object_get(json, "shape"), JSON_COMPACT);
-
-    with.shape = shape;
-    if (value)
-        with.bytes = muster_tensor_data(value, &with.len);
-    if (!value || !with.bytes || !type || !dtype || !shape) {
-        muster_value_destroy(value);
-        fail(c, 500, value ? "the body is no tensor and no ndarray" : err.text);
-    } else if (ms_worker_http_keep(h, &with, &err) < 0) {
-        fail(c, 500, err.text);
-    } else {
-        ms_http_reply_json(
-            c,
-            200,
-            MS_JSON({"status", json_string("ok")}, {"shard_id", json_string(id)}));
-    }
-}
-
-static void do_put(struct ms_worker_http *h,
-                   struct ms_http_conn *c,
-                   const struct ms_http_request *r,
-                   const char *id)
-{
-    struct ms_error err = {0};
-    json_t *json = ms_http_parse(r->body, r->body_len, 0, &err);
-
-    if (json)
-        put(h, c, id, json);
-    else
-        fail(c, 500, err.text);
-    json_decref(json);
-}
 
 static void do_get(struct ms_worker_http *h, struct ms_http_conn *c, const char *id)
 {
@@ -272,7 +216,8 @@ static void do_get(struct ms_worker_http *h, struct ms_http_conn *c, const char 
 
     if (!shard) {
         free(t);
-        fail(c, t ? 404 : 503, t ? "there is no shard of this id" : "out of memory");
+        ms_http_data_fail(
+            c, t ? 404 : 503, t ? "there is no shard of this id" : "out of memory");
         return;
     }
     t->all[t->count++] = shard;
@@ -292,7 +237,7 @@ static json_t *take_ids(struct ms_http_conn *c, const struct ms_http_request *r)
     if (is_good)
         return ids;
     json_decref(ids);
-    fail(c, 400, "'shard_ids' must be a list of strings");
+    ms_http_data_fail(c, 400, "'shard_ids' must be a list of strings");
     return NULL;
 }
 
@@ -326,7 +271,7 @@ static void do_batch(struct ms_worker_http *h,
         return;
     if (!t) {
         json_decref(ids);
-        fail(c, 503, "out of memory");
+        ms_http_data_fail(c, 503, "out of memory");
         return;
     }
     missing = take_all(h, t, ids);
@@ -376,7 +321,7 @@ void ms_http_data(struct ms_worker_http *h,
     else if (strcmp(r->method, "DELETE") == 0 && strcmp(id, "clear") == 0)
         do_clear(h, c, r);
     else if (strcmp(r->method, "PUT") == 0)
-        do_put(h, c, r, id);
+        ms_http_put(h, c, r, id);
     else if (strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0)
         do_get(h, c, id);
     else

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 /* ---- JSON in, and addresses --------------------------------------------------------- */
 
@@ -166,6 +167,22 @@ static bool is_public(void *arg, const struct ms_http_request *r)
     return route && route->is_open;
 }
 
+/* What a PUT has to have room for is known before it comes. */
+static int check_room(struct ms_worker_http *h,
+                      const struct ms_http_request *r,
+                      uint64_t *body_max,
+                      const char **why)
+{
+    uint64_t most = ms_http_put_max(h, r->path + strlen(MS_HTTP_DATA));
+
+    if (most < *body_max)
+        *body_max = most;
+    if (r->content_length <= most)
+        return 0;
+    *why = "this worker keeps as many bytes of others as it may: clear some";
+    return 507;
+}
+
 /* The token is made when the first request shows one: that takes a twentieth of the time
  * in which a worker starts, and few workers are asked by HTTP. */
 static bool shows_token(struct ms_worker_http *h, const struct ms_http_request *r)
@@ -185,6 +202,7 @@ static int on_head(void *arg,
 {
     struct ms_worker_http *h = arg;
     const struct route *route = route_find(r->path);
+    int status;
 
     *body_max =
         route && method_is(route, r->method) ? route->body_max : MS_HTTP_SMALL_MAX;
@@ -194,7 +212,10 @@ static int on_head(void *arg,
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
         return 401;
     }
-    return check_origin(r, why);
+    status = check_origin(r, why);
+    if (!status && route == &data_route && strcmp(r->method, "PUT") == 0)
+        status = check_room(h, r, body_max, why);
+    return status;
 }
 
 static void answer(struct ms_worker_http *h,
@@ -271,6 +292,17 @@ void ms_worker_http_end(struct ms_worker_http *h)
         return; /* it is readable already */
 }
 
+unsigned ms_worker_http_conns_max(unsigned share)
+{
+    struct rlimit files = {0};
+    rlim_t most;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return MS_HTTP_CONNS_MAX;
+    most = files.rlim_cur / share;
+    return most < 1 ? 1 : most < MS_HTTP_CONNS_MAX ? (unsigned)most : MS_HTTP_CONNS_MAX;
+}
+
 struct ms_worker_http *ms_worker_http_create(const struct ms_worker_http_options *o)
 {
     struct ms_worker_http *h = calloc(1, sizeof *h);
@@ -280,13 +312,16 @@ struct ms_worker_http *ms_worker_http_create(const struct ms_worker_http_options
     h->o = *o;
     ms_list_init(&h->calls);
     ms_list_init(&h->children);
+    ms_list_init(&h->puts);
     ms_shards_init(&h->shards);
     ms_http_server_init(&h->server, o->loop, &conn_ops, h);
+    h->server.conns_max = ms_worker_http_conns_max(2);
     if (o->boot->http_open)
-        h->server.unproven_max = MS_HTTP_CONNS_MAX;
+        h->server.unproven_max = h->server.conns_max;
     h->env = json_object();
     h->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!h->env || h->end_fd < 0 || ms_http_lease_init(h) < 0 ||
+        ms_http_puts_init(h) < 0 ||
         ms_watch_init(&h->end_watch, o->loop, h->end_fd, MS_READ, on_end, h) < 0) {
         ms_worker_http_destroy(h);
         return NULL;
@@ -303,6 +338,7 @@ void ms_worker_http_destroy(struct ms_worker_http *h)
     ms_http_calls_finish(h);
     ms_http_children_finish(h);
     ms_timer_finish(&h->lease);
+    ms_timer_finish(&h->puts_turn);
     ms_shards_finish(&h->shards);
     ms_watch_finish(&h->end_watch);
     ms_fd_close(&h->end_fd);

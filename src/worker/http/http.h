@@ -58,6 +58,10 @@ int ms_worker_http_keep(struct ms_worker_http *h,
                         struct ms_error *err);
 struct ms_shards *ms_worker_http_shards(struct ms_worker_http *h);
 
+/* Connections: at most MS_HTTP_CONNS_MAX, and 1/`share` of the descriptors that this process
+ * may open, because the engine needs some too. */
+unsigned ms_worker_http_conns_max(unsigned share);
+
 /* What the agent says of those that were forked beside this worker. */
 void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m);
 void ms_worker_http_child_ended(struct ms_worker_http *h,

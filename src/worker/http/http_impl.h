@@ -3,6 +3,7 @@
  * http.c      routes, who may, health, ports
  * call.c      what the engine's thread answers
  * data.c      tensors that are fetched; shards.h: what is kept
+ * put.c       tensors that come
  * children.c  processes beside the worker
  */
 #ifndef MS_WORKER_HTTP_HTTP_IMPL_H
@@ -35,8 +36,9 @@ struct ms_worker_http {
     size_t children_living;
     json_t *env; /* what /set_env has set: for children */
     struct ms_shards shards;
-    struct ms_timer lease;   /* of the shard that was not used for longest, */
-    _Atomic bool is_leasing; /* or there is none */
+    struct ms_timer lease; /* of the shard that was not used for longest */
+    struct ms_list puts;   /* tensors that are being decoded, in the order of their */
+    struct ms_timer puts_turn;
 };
 
 /* http.c */
@@ -60,6 +62,18 @@ int ms_http_lease_init(struct ms_worker_http *h);
 void ms_http_data(struct ms_worker_http *h,
                   struct ms_http_conn *c,
                   const struct ms_http_request *r);
+
+/* As AReaL's clients read it. */
+void ms_http_data_fail(struct ms_http_conn *c, int status, const char *why);
+
+/* put.c */
+int ms_http_puts_init(struct ms_worker_http *h);
+void ms_http_put(struct ms_worker_http *h,
+                 struct ms_http_conn *c,
+                 const struct ms_http_request *r,
+                 const char *id);
+/* Bytes that the body of a PUT of this id may have. */
+uint64_t ms_http_put_max(struct ms_worker_http *h, const char *id);
 
 /* children.c */
 void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);

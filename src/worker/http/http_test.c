@@ -1,8 +1,6 @@
-/* A worker's HTTP without a worker: the test is the client, the engine and the agent. */
+/* A worker's HTTP: who may, calls, ports, forks. */
 #include "base/clock.h"
-#include "io/http/token.h"
-#include "io/sock.h"
-#include "worker/http/http.h"
+#include "worker/http/http_rig.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,199 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#define DEADLINE_MS 20000
-#define JSON        "Content-Type: application/json\r\n"
-
-struct rig {
-    struct ms_loop *loop;
-    struct ms_server *server;
-    struct ms_worker_http *http;
-    Muster__WorkerBoot boot;
-    _Atomic bool has_engines;
-    struct ms_http_token token;
-    pthread_t thread;
-    int fd;          /* the client's end */
-    int to_agent[2]; /* packed messages, for the test */
-    struct ms_buf got;
-    uint8_t secret[32];
-};
-
-static const struct ms_server_ops server_ops = {0};
-
-static int alloc_ports(void *arg, uint32_t count, uint32_t *ports, struct ms_error *err)
-{
-    (void)arg;
-    if (count > 10)
-        return ms_error_set(err, -EMFILE, "no more ports");
-    for (uint32_t i = 0; i < count; i++)
-        ports[i] = 5000 + i;
-    return 0;
-}
-
-static json_t *engines(void *arg)
-{
-    struct rig *rig = arg;
-
-    return atomic_load(&rig->has_engines) ? json_pack("[s, s]", "actor/0", "ref\"0")
-                                          : json_array();
-}
-
-static int
-tell_agent(void *arg, Muster__WorkerToAgent__BodyCase body_case, const void *body)
-{
-    struct rig *rig = arg;
-    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
-    uint8_t packed[4096];
-    size_t len;
-
-    m.body_case = body_case;
-    m.ask = (Muster__AskDeath *)(uintptr_t)body;
-    len = muster__worker_to_agent__pack(&m, packed);
-    return send(rig->to_agent[0], packed, len, 0) == (ssize_t)len ? 0 : -EPIPE;
-}
-
-static void *run_loop(void *arg)
-{
-    ms_loop_run(arg);
-    return NULL;
-}
-
-static void rig_start(struct rig *rig, bool is_open)
-{
-    *rig = (struct rig){.fd = -1, .loop = ms_loop_create()};
-    muster__worker_boot__init(&rig->boot);
-    memset(rig->secret, 7, sizeof rig->secret);
-    rig->boot.uid = 77;
-    rig->boot.secret = (ProtobufCBinaryData){sizeof rig->secret, rig->secret};
-    rig->boot.http_open = is_open;
-    ms_http_token_make(&rig->token, rig->secret, sizeof rig->secret);
-    assert_int_equal(
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, rig->to_agent), 0);
-    rig->server = ms_server_create(&(struct ms_server_options){.loop = rig->loop,
-                                                               .secret = rig->secret,
-                                                               .has_engine = true,
-                                                               .ops = &server_ops,
-                                                               .arg = rig});
-    rig->http = ms_worker_http_create(
-        &(struct ms_worker_http_options){.loop = rig->loop,
-                                         .server = rig->server,
-                                         .boot = &rig->boot,
-                                         .engines = engines,
-                                         .alloc_ports = alloc_ports,
-                                         .tell_agent = tell_agent,
-                                         .arg = rig});
-    assert_non_null(rig->http);
-    pthread_create(&rig->thread, NULL, run_loop, rig->loop);
-}
-
-static void rig_stop(struct rig *rig)
-{
-    ms_loop_stop(rig->loop);
-    pthread_join(rig->thread, NULL);
-    ms_server_destroy(rig->server);
-    ms_worker_http_destroy(rig->http);
-    ms_loop_destroy(rig->loop);
-    ms_buf_finish(&rig->got);
-    close(rig->to_agent[0]);
-    close(rig->to_agent[1]);
-    if (rig->fd >= 0)
-        close(rig->fd);
-}
-
-struct task {
-    struct rig *rig;
-    void (*fn)(struct rig *rig, void *arg);
-    void *arg;
-    int done[2];
-};
-
-static void task_run(void *arg)
-{
-    struct task *t = arg;
-
-    t->fn(t->rig, t->arg);
-    assert_int_equal(write(t->done[1], "x", 1), 1);
-}
-
-/* On the loop's thread, and wait. */
-static void on_loop(struct rig *rig, void (*fn)(struct rig *, void *), void *arg)
-{
-    struct task t = {.rig = rig, .fn = fn, .arg = arg};
-    char byte;
-
-    assert_int_equal(pipe(t.done), 0);
-    ms_loop_post(rig->loop, task_run, &t);
-    assert_int_equal(read(t.done[0], &byte, 1), 1);
-    close(t.done[0]);
-    close(t.done[1]);
-}
-
-static void serve(struct rig *rig, void *arg)
-{
-    ms_worker_http_serve(rig->http, *(int *)arg);
-}
-
-static void rig_connect(struct rig *rig)
-{
-    int fds[2];
-
-    if (rig->fd >= 0)
-        close(rig->fd);
-    assert_int_equal(ms_unix_pair(SOCK_STREAM, fds), 0);
-    rig->fd = fds[1];
-    on_loop(rig, serve, &fds[0]);
-}
-
-static void
-rig_send(struct rig *rig, const char *what, const char *headers, const char *body)
-{
-    struct ms_buf b;
-
-    ms_buf_init(&b);
-    ms_buf_printf(&b,
-                  "%s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %zu\r\n\r\n%s",
-                  what,
-                  headers,
-                  strlen(body),
-                  body);
-    assert_int_equal(send(rig->fd, b.data, b.len, MSG_NOSIGNAL), b.len);
-    ms_buf_finish(&b);
-}
-
-/* With the token. */
-static void rig_post(struct rig *rig, const char *path, const char *body)
-{
-    char what[64], headers[256];
-
-    snprintf(what, sizeof what, "POST %s", path);
-    snprintf(
-        headers, sizeof headers, JSON "Authorization: Bearer %s\r\n", rig->token.text);
-    rig_send(rig, what, headers, body);
-}
-
-/* Wait until a whole answer has come and compare parts of it. */
-static void rig_expect(struct rig *rig, const char *status, const char *part)
-{
-    const char *got = NULL, *end = NULL;
-    char data[4096];
-
-    rig->got.len = 0;
-    while (!end || !strstr(end, "}")) {
-        struct pollfd p = {.fd = rig->fd, .events = POLLIN};
-        ssize_t n;
-
-        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
-        n = recv(rig->fd, data, sizeof data, MSG_DONTWAIT);
-        assert_true(n > 0);
-        ms_buf_append(&rig->got, data, (size_t)n);
-        got = ms_buf_str(&rig->got);
-        end = strstr(got, "\r\n\r\n");
-    }
-    if (strncmp(got, "HTTP/1.1 ", 9) != 0 || strncmp(got + 9, status, 3) != 0 ||
-        !strstr(end, part))
-        fail_msg("instead of %s %s: %s", status, part, got);
-}
 
 /* The next request of the engine. */
 static struct ms_request *engine_next(struct rig *rig)
@@ -333,25 +138,6 @@ static void test_open_needs_no_token(void **state)
                "{\"status\":\"success\",\"host\":\"127.0.0.1\",\"ports\":[5000,5001]}");
     rig_send(&rig, "GET /nothing", "", "");
     rig_expect(&rig, "404", "error");
-    rig_stop(&rig);
-}
-
-static const char tensor[] = "{\"type\":\"tensor\",\"data\":\"AACAPw==\",\"shape\":[1],"
-                             "\"dtype\":\"torch.bfloat16\"}";
-
-static void test_data(void **state)
-{
-    struct rig rig;
-
-    (void)state;
-    rig_start(&rig, true);
-    rig_connect(&rig);
-    rig_send(&rig, "PUT /data/1", "", tensor);
-    rig_expect(&rig, "200", "{\"status\":\"ok\",\"shard_id\":\"1\"}");
-    rig_send(&rig, "GET /data/1", "", "");
-    rig_expect(&rig, "200", tensor);
-    rig_send(&rig, "DELETE /data/clear", JSON, "{\"shard_ids\": [\"1\", \"2\"]}");
-    rig_expect(&rig, "200", "\"cleared_count\":1,\"num_tensors\":0");
     rig_stop(&rig);
 }
 
@@ -586,7 +372,6 @@ int main(void)
         cmocka_unit_test(test_the_rest_is_not),
         cmocka_unit_test(test_pages_of_browsers),
         cmocka_unit_test(test_open_needs_no_token),
-        cmocka_unit_test(test_data),
         cmocka_unit_test(test_alloc_ports),
         cmocka_unit_test(test_calls_go_to_the_engine),
         cmocka_unit_test(test_a_caller_that_goes),

@@ -17,7 +17,7 @@ static int compare(const void *a, const void *b)
 static void shard_free(struct ms_shard *shard)
 {
     ms_held_unref(shard->held);
-    muster_value_destroy(shard->value);
+    free(shard->memory);
     free(shard->id);
     free(shard->type);
     free(shard->dtype);
@@ -30,7 +30,7 @@ static struct ms_shard *unref_locked(struct ms_shards *s, struct ms_shard *shard
 {
     if (--shard->refs > 0)
         return NULL;
-    if (shard->value)
+    if (shard->memory)
         s->own_bytes -= shard->len;
     return shard;
 }
@@ -88,8 +88,27 @@ static bool is_word(const char *text, size_t max)
     return len > 0 && len <= max && !text[len];
 }
 
-static int
-check(const struct ms_shards *s, const struct ms_shard *with, struct ms_error *err)
+/* One that is replaced makes room, unless somebody reads it still. */
+static uint64_t room_locked(const struct ms_shards *s, const struct ms_shard *before)
+{
+    bool goes = before && before->memory && before->refs == 1;
+
+    return MS_SHARDS_OWN_MAX - s->own_bytes + (goes ? before->len : 0);
+}
+
+uint64_t ms_shards_room(struct ms_shards *s, const char *id)
+{
+    MS_LOCK(&s->lock);
+
+    return room_locked(s, find_locked(s, id));
+}
+
+bool ms_shard_is_widened(const struct ms_shard *shard)
+{
+    return strcmp(shard->dtype, "torch.bfloat16") == 0;
+}
+
+static int check_words(const struct ms_shard *with, struct ms_error *err)
 {
     if (!is_word(with->id, MS_SHARD_ID_MAX))
         return ms_error_set(err,
@@ -98,10 +117,21 @@ check(const struct ms_shards *s, const struct ms_shard *with, struct ms_error *e
                             MS_SHARD_ID_MAX);
     if (!is_word(with->dtype, MS_NAME_MAX) || !is_word(with->shape, MS_SHARD_ID_MAX))
         return ms_error_set(err, -EINVAL, "this dtype or shape is none");
-    if (s->count >= MS_SHARDS_MAX)
+    if (ms_shard_is_widened(with) && with->len % 2)
+        return ms_error_set(err, -EINVAL, "bfloat16 has an even number of bytes");
+    return 0;
+}
+
+/* Whether there is room for it in place of `before`. */
+static int check_room(const struct ms_shards *s,
+                      const struct ms_shard *with,
+                      const struct ms_shard *before,
+                      struct ms_error *err)
+{
+    if (!before && s->count >= MS_SHARDS_MAX)
         return ms_error_set(
             err, -ENOSPC, "there are %u shards here: clear some", MS_SHARDS_MAX);
-    if (with->value && with->len > MS_SHARDS_OWN_MAX - s->own_bytes)
+    if (with->memory && with->len > room_locked(s, before))
         return ms_error_set(
             err,
             -ENOSPC,
@@ -116,7 +146,7 @@ static struct ms_shard *shard_create(const struct ms_shard *with, int64_t now_ns
 
     if (!shard) {
         ms_held_unref(with->held);
-        muster_value_destroy(with->value);
+        free(with->memory);
         return NULL;
     }
     *shard = *with;
@@ -148,7 +178,7 @@ static int add_locked(struct ms_shards *s,
     ms_list_add_tail(&s->by_use, &shard->link);
     s->count++;
     s->bytes += shard->len;
-    if (shard->value)
+    if (shard->memory)
         s->own_bytes += shard->len;
     return 0;
 }
@@ -164,9 +194,15 @@ int ms_shards_add(struct ms_shards *s,
     if (!shard)
         return ms_error_set(err, -ENOMEM, "out of memory");
     pthread_mutex_lock(&s->lock);
-    rc = check(s, shard, err);
+    rc = check_words(shard, err);
+    if (rc == 0)
+        rc = check_room(s, shard, find_locked(s, shard->id), err);
     if (rc == 0)
         rc = add_locked(s, shard, &old, err);
+    if (rc == 0 && !s->is_watched) {
+        s->is_watched = true;
+        rc = 1;
+    }
     pthread_mutex_unlock(&s->lock);
     if (old)
         shard_free(old);
@@ -219,7 +255,8 @@ take_expired(struct ms_shards *s, int64_t now_ns, int64_t *next_ns)
     struct ms_shard *first;
 
     *next_ns = MS_NEVER;
-    if (ms_list_is_empty(&s->by_use))
+    s->is_watched = !ms_list_is_empty(&s->by_use);
+    if (!s->is_watched)
         return NULL;
     first = ms_list_first(&s->by_use, struct ms_shard, link);
     *next_ns = first->used_ns + MS_SHARD_LEASE_NS;

@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/list.h"
-#include "muster/value.h"
 #include "store/client/client.h"
 
 #include <pthread.h>
@@ -27,7 +26,7 @@ struct ms_shard {
     size_t len;
     /* what keeps the bytes: one of these */
     struct ms_held *held;
-    struct muster_value *value;
+    uint8_t *memory; /* malloc'd */
 
     /* of shards.c alone */
     unsigned refs;
@@ -41,17 +40,23 @@ struct ms_shards {
     struct ms_list by_use; /* the longest unused first */
     size_t count;
     uint64_t bytes, own_bytes;
+    bool is_watched; /* somebody will call ms_shards_expire */
 };
 
 void ms_shards_init(struct ms_shards *s);
 void ms_shards_finish(struct ms_shards *s);
 
-/* Keep a copy of these texts, with `held` or `value`, which is taken over, also on failure. One of
- * the same id is replaced. -EINVAL: the texts are none of these; -ENOSPC, -ENOMEM. */
+/* Keep a copy of these texts, with `held` or `memory`, which is taken over, also on failure. One
+ * of the same id is replaced. 0; 1: the first since ms_shards_expire found none, which is to be
+ * called again; -EINVAL: the texts are none of these; -ENOSPC, -ENOMEM. */
 int ms_shards_add(struct ms_shards *s,
                   const struct ms_shard *with,
                   int64_t now_ns,
                   struct ms_error *err);
+/* bfloat16, which travels as float32: numpy has no other name for it. */
+bool ms_shard_is_widened(const struct ms_shard *shard);
+/* How many bytes one of this id may have outside of the store. */
+uint64_t ms_shards_room(struct ms_shards *s, const char *id);
 /* A new reference, and its lease begins anew; NULL: there is none. */
 struct ms_shard *ms_shards_find(struct ms_shards *s, const char *id, int64_t now_ns);
 void ms_shard_unref(struct ms_shards *s, struct ms_shard *shard);

@@ -1,4 +1,5 @@
 /* What a worker keeps for others: replaced, cleared, expired, and read meanwhile. */
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "worker/http/shards.h"
@@ -11,16 +12,26 @@
 
 #include <cmocka.h>
 
-static int add(struct ms_shards *s, const char *id, const char *bytes, int64_t now_ns)
+/* 1: its lease is to be waited for from now on. */
+static int
+add_first(struct ms_shards *s, const char *id, const char *bytes, int64_t now_ns)
 {
     struct ms_shard with = {.id = (char *)(uintptr_t)id,
                             .type = (char[]){"tensor"},
                             .dtype = (char[]){"torch.uint8"},
                             .shape = (char[]){"[1]"},
-                            .value = muster_value_bytes(bytes, strlen(bytes))};
+                            .len = strlen(bytes),
+                            .memory = ms_bytes_copy(bytes, strlen(bytes))};
 
-    with.bytes = muster_value_get_bytes(with.value, &with.len);
+    with.bytes = with.memory;
     return ms_shards_add(s, &with, now_ns, NULL);
+}
+
+static int add(struct ms_shards *s, const char *id, const char *bytes, int64_t now_ns)
+{
+    int rc = add_first(s, id, bytes, now_ns);
+
+    return rc < 0 ? rc : 0;
 }
 
 static void expect(struct ms_shards *s, size_t count, uint64_t bytes)
@@ -76,6 +87,53 @@ static void test_bad_names_and_limits(void **state)
     ms_shards_finish(&s);
 }
 
+/* One that is replaced makes room for it, unless it is being read. */
+static void test_replace_at_the_limits(void **state)
+{
+    struct ms_shard *one;
+    struct ms_shards s;
+
+    (void)state;
+    ms_shards_init(&s);
+    assert_int_equal(add(&s, "a", "123", 0), 0);
+    s.count += MS_SHARDS_MAX - 1;
+    assert_int_equal(add(&s, "a", "456", 0), 0);
+    assert_int_equal(add(&s, "b", "1", 0), -ENOSPC);
+    s.count = 1;
+    s.own_bytes = MS_SHARDS_OWN_MAX - 1;
+    assert_int_equal(ms_shards_room(&s, "a"), 4);
+    assert_int_equal(ms_shards_room(&s, "b"), 1);
+    assert_int_equal(add(&s, "a", "12345", 0), -ENOSPC);
+    assert_int_equal(add(&s, "a", "1234", 0), 0);
+    assert_int_equal(s.own_bytes, MS_SHARDS_OWN_MAX);
+    one = ms_shards_find(&s, "a", 0);
+    assert_int_equal(add(&s, "a", "1", 0), -ENOSPC);
+    assert_memory_equal(one->bytes, "1234", 4);
+    ms_shard_unref(&s, one);
+    assert_int_equal(add(&s, "a", "1", 0), 0);
+    s.own_bytes = 1;
+    expect(&s, 1, 1);
+    ms_shards_finish(&s);
+}
+
+static void test_half_a_bfloat16(void **state)
+{
+    struct ms_shard with = {.id = (char[]){"a"},
+                            .type = (char[]){"tensor"},
+                            .dtype = (char[]){"torch.bfloat16"},
+                            .shape = (char[]){"[1]"},
+                            .len = 3,
+                            .memory = ms_bytes_copy("123", 3)};
+    struct ms_shards s;
+
+    (void)state;
+    ms_shards_init(&s);
+    with.bytes = with.memory;
+    assert_int_equal(ms_shards_add(&s, &with, 0, NULL), -EINVAL);
+    expect(&s, 0, 0);
+    ms_shards_finish(&s);
+}
+
 static void test_lease(void **state)
 {
     struct ms_shards s;
@@ -91,6 +149,26 @@ static void test_lease(void **state)
     assert_true(ms_shards_expire(&s, MS_SHARD_LEASE_NS) == MS_SHARD_LEASE_NS + 10);
     assert_null(ms_shards_find(&s, "idle", 0));
     expect(&s, 1, 1);
+    ms_shards_finish(&s);
+}
+
+/* Each is waited for by somebody, whoever finds none meanwhile. */
+static void test_who_waits_for_the_lease(void **state)
+{
+    struct ms_shards s;
+
+    (void)state;
+    ms_shards_init(&s);
+    assert_int_equal(add_first(&s, "", "1", 0), -EINVAL);
+    assert_int_equal(add_first(&s, "a", "1", 0), 1);
+    assert_int_equal(add_first(&s, "b", "1", 0), 0);
+    ms_shards_remove(&s, "a");
+    ms_shards_remove(&s, "b");
+    assert_int_equal(add_first(&s, "c", "1", 0), 0); /* the one who waits will see it */
+    assert_true(ms_shards_expire(&s, 1) == MS_SHARD_LEASE_NS);
+    assert_int_equal(add_first(&s, "d", "1", 0), 0);
+    assert_true(ms_shards_expire(&s, MS_SHARD_LEASE_NS) == MS_NEVER);
+    assert_int_equal(add_first(&s, "e", "1", 0), 1);
     ms_shards_finish(&s);
 }
 
@@ -120,7 +198,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_replace_and_remove),
                                        cmocka_unit_test(test_bad_names_and_limits),
+                                       cmocka_unit_test(test_replace_at_the_limits),
+                                       cmocka_unit_test(test_half_a_bfloat16),
                                        cmocka_unit_test(test_lease),
+                                       cmocka_unit_test(test_who_waits_for_the_lease),
                                        cmocka_unit_test(test_many)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,19 @@
 /* A read-only value, which is yours. NULL: -EINVAL, -E2BIG or -ENOMEM with the reason. */
 struct muster_value *ms_value_from_json(const json_t *json, struct ms_error *err);
 
+/* What a "tensor" or an "ndarray" says of itself beside its data. */
+struct ms_json_tensor {
+    enum muster_dtype dtype;
+    uint64_t shape[MS_PLAIN_DIMS_MAX];
+    uint32_t ndim;
+    size_t sent_size; /* bytes of its data; bfloat16 comes as float32 */
+};
+/* 0 or -EINVAL with the reason. `is_torch`: how the elements' type is named. */
+int ms_json_tensor_read(const json_t *object,
+                        bool is_torch,
+                        struct ms_json_tensor *out,
+                        struct ms_error *err);
+
 /* Arguments: a list of a list and a map. `args` is an array or NULL, `kwargs` an object or
  * NULL. */
 struct muster_value *

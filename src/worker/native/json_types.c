@@ -114,14 +114,13 @@ static enum muster_dtype dtype_find(const char *name, bool is_torch)
 
 /* ---- in -------------------------------------------------------------------------- */
 
-static int read_shape(struct ms_json_reader *r,
-                      const json_t *list,
-                      uint64_t shape[MS_PLAIN_DIMS_MAX])
+static int
+read_shape(const json_t *list, uint64_t shape[MS_PLAIN_DIMS_MAX], struct ms_error *err)
 {
     size_t ndim = json_array_size(list);
 
     if (!json_is_array(list) || ndim > MS_PLAIN_DIMS_MAX)
-        return ms_error_set(r->err,
+        return ms_error_set(err,
                             -EINVAL,
                             "'shape' must be a list of at most %u sizes",
                             MS_PLAIN_DIMS_MAX);
@@ -129,17 +128,16 @@ static int read_shape(struct ms_json_reader *r,
         const json_t *n = json_array_get(list, i);
 
         if (!json_is_integer(n) || json_integer_value(n) < 0)
-            return ms_error_set(
-                r->err, -EINVAL, "'shape' has something that is no size");
+            return ms_error_set(err, -EINVAL, "'shape' has something that is no size");
         shape[i] = (uint64_t)json_integer_value(n);
     }
     return 0;
 }
 
-static int read_dtype(struct ms_json_reader *r,
-                      const json_t *object,
+static int read_dtype(const json_t *object,
                       bool is_torch,
-                      enum muster_dtype *dtype)
+                      enum muster_dtype *dtype,
+                      struct ms_error *err)
 {
     const char *name = json_string_value(json_object_get(object, "dtype"));
 
@@ -147,46 +145,60 @@ static int read_dtype(struct ms_json_reader *r,
     if (*dtype)
         return 0;
     return ms_error_set(
-        r->err,
+        err,
         -EINVAL,
         "'dtype' is '%.64s', of which plain data has no tensors (numbers "
         "of 1 to 16 bytes, little-endian)",
         name ? name : "no string");
 }
 
-/* bfloat16 comes as float32. */
+int ms_json_tensor_read(const json_t *object,
+                        bool is_torch,
+                        struct ms_json_tensor *out,
+                        struct ms_error *err)
+{
+    const json_t *list = json_object_get(object, "shape");
+    enum muster_dtype sent;
+    int rc = read_shape(list, out->shape, err);
+
+    if (rc == 0)
+        rc = read_dtype(object, is_torch, &out->dtype, err);
+    if (rc < 0)
+        return rc;
+    sent = out->dtype == MUSTER_BFLOAT16 ? MUSTER_FLOAT32 : out->dtype;
+    out->ndim = (uint32_t)json_array_size(list);
+    if (ms_plain_tensor_size(sent, out->shape, out->ndim, &out->sent_size) < 0)
+        return ms_error_set(
+            err, -EINVAL, "no tensor has as many bytes as shape and dtype say");
+    return 0;
+}
+
 static int read_array(struct ms_json_reader *r,
                       enum ms_plain_place place,
                       const json_t *object,
                       bool is_torch)
 {
-    const json_t *list = json_object_get(object, "shape");
-    uint32_t ndim = (uint32_t)json_array_size(list);
-    uint64_t shape[MS_PLAIN_DIMS_MAX];
-    enum muster_dtype dtype = 0, sent;
-    size_t size = 0, should = 0;
+    struct ms_json_tensor t = {0};
+    size_t size = 0;
     uint8_t *data = NULL;
-    int rc = read_shape(r, list, shape);
+    int rc = ms_json_tensor_read(object, is_torch, &t, r->err);
 
-    if (rc == 0)
-        rc = read_dtype(r, object, is_torch, &dtype);
     if (rc == 0)
         rc = read_data(r, object, &data, &size);
     if (rc < 0)
         return rc;
     assert(data);
-    sent = dtype == MUSTER_BFLOAT16 ? MUSTER_FLOAT32 : dtype;
-    if (ms_plain_tensor_size(sent, shape, ndim, &should) < 0 || should != size)
+    if (size != t.sent_size)
         return ms_error_set(r->err,
                             -EINVAL,
                             "'data' has %zu bytes, which is not what shape and dtype "
                             "say",
                             size);
-    if (sent != dtype) {
+    if (t.dtype == MUSTER_BFLOAT16) {
         ms_bfloat16_narrow(data, size / sizeof(uint32_t));
         size /= 2;
     }
-    ms_plain_put_tensor(&r->w, place, dtype, shape, ndim, data, size);
+    ms_plain_put_tensor(&r->w, place, t.dtype, t.shape, t.ndim, data, size);
     return 0;
 }
 
