@@ -195,7 +195,7 @@ class SmallRay:
         exceptions.RayError = RayError
         exceptions.ActorDiedError = ActorDiedError
         exceptions.ActorUnavailableError = ActorUnavailableError
-        ray.__version__ = "2.57.0"
+        ray.__version__ = "2.60.0"
         ray.__path__ = []
         ray.exceptions, ray.nodes, ray.kill = exceptions, self.nodes, self.kill
         ray.remote = lambda **_: lambda _cls: Options(self)

@@ -33,7 +33,7 @@ def fails(code: int, what: Any, *args: Any) -> str:
     return caught.value.why
 
 
-@pytest.mark.parametrize("version", ["2.57.1", "2.40.0", "3.0.0.dev0"])
+@pytest.mark.parametrize("version", ["2.60.0", "2.40.0", "3.0.0.dev0"])
 def test_versions(version: str) -> None:
     answered(200, JSON, json.dumps({"ray_version": version})).check_version()
 

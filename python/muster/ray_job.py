@@ -41,6 +41,7 @@ AGAIN_S = 1.0
 UNSURE_S = 5.0  # what was asked for is there then, or never
 LOCAL_START_S = 120.0
 LOCAL_LOOK_S = 0.2
+NOT_BY_WAITING = (errno.ENOTSUP, errno.EACCES, errno.ECANCELED)
 # Ray looks after a job a little longer than it runs, and if its record has gone then it
 # makes a new one.
 SETTLE_S = 2.5
@@ -125,17 +126,21 @@ class Job:
             self._start_local()
         else:
             self.dashboard = Dashboard(self.address)
+            self._check_cluster()
+        if self.is_there:
+            return
+        self._upload()
+        self.tell("submitting", local=self.dashboard.local_address())
+        env = self._environment() | (self.local.env if self.local else {})
+        self._submit(submission(self.id, self.entrypoint, self.package[0], env))
+
+    def _check_cluster(self) -> None:
+        """Raises when it does not answer, is not for us, or this was stopped."""
         self.go_on()
         self.dashboard.find_token()
         self.go_on()
         self.dashboard.check_version()
         self.go_on()
-        if self.is_there:
-            return
-        self._upload()
-        self.tell("submitting", local=self.dashboard.local_address())
-        env = self._environment()
-        self._submit(submission(self.id, self.entrypoint, self.package[0], env))
 
     def _environment(self) -> dict[str, str]:
         while True:
@@ -154,10 +159,10 @@ class Job:
             self.wait(LOCAL_LOOK_S)
             self.local.check()
             try:
-                self.dashboard.check_version()
+                self._check_cluster()
                 return
             except Refused as e:
-                if e.code == errno.ENOTSUP:
+                if e.code in NOT_BY_WAITING:
                     raise
             if time.monotonic() >= until:
                 raise self.local.failure(errno.ETIMEDOUT, "does not answer")

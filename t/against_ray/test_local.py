@@ -37,8 +37,15 @@ if __name__ == "__main__":
 """
 
 
-def test_a_driver_starts_it_and_ends_it(tmp_path: Path, env: dict[str, str]) -> None:
-    driver = Driver(DRIVER, tmp_path, **env)
+@pytest.mark.parametrize("token", ["", "a-token-of-the-tests-0123456789abcdef"])
+def test_a_driver_starts_it_and_ends_it(
+    tmp_path: Path, env: dict[str, str], token: str
+) -> None:
+    """Also where the user has a token: Ray 2.60 then wants it, without being told to."""
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text(token)
+    driver = Driver(DRIVER, tmp_path, **env, HOME=str(tmp_path))
     assert driver.process.stdout is not None
     assert driver.process.stdout.readline() == "0 1 1\n"
     driver.send("on")
@@ -57,7 +64,8 @@ def test_a_killed_driver_leaves_nothing(tmp_path: Path, env: dict[str, str]) -> 
 
 
 def test_run(tmp_path: Path, env: dict[str, str]) -> None:
-    (tmp_path / "train.py").write_text(SAY)
+    more = '    import os; print("@", os.environ["TMPDIR"])'
+    (tmp_path / "train.py").write_text(SAY + more)
     (tmp_path / "job.yaml").write_text(SAY_JOB)
     mark = new_mark()
     command = [CLI, "run", "--on", "ray", "--address", "local", "--json", "job.yaml"]
@@ -72,9 +80,29 @@ def test_run(tmp_path: Path, env: dict[str, str]) -> None:
     )
     assert done.returncode == 0, done
     said = [line for line in done.stdout.splitlines() if line.startswith("@")]
-    assert said == ["@ hello"]
+    assert said == ["@ hello", f"@ {env['TMPDIR']}"]  # ours, not Ray's own
     events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
     assert events[0] == "submitted" and events[-1] == "released"
+    assert leftovers(mark) == []
+
+
+def test_it_wants_a_token_that_nobody_can_send(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    """Says so at once, and ends that Ray."""
+    (tmp_path / "job.yaml").write_text(SAY_JOB)
+    mark = new_mark()
+    tokens = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "two words"}
+    done = subprocess.run(
+        [CLI, "run", "--on", "ray", "--address", "local", "job.yaml"],
+        cwd=tmp_path,
+        env=os.environ | env | tokens | {MARK: mark},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SLOW_S,
+    )
+    assert done.returncode == 1 and "RAY_AUTH_TOKEN holds is no token" in done.stderr
     assert leftovers(mark) == []
 
 

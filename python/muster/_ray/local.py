@@ -34,7 +34,8 @@ def _free_ports(count: int) -> list[int]:
 
 class LocalRay:
     def __init__(self, muster: str) -> None:
-        """Begins to start it; it answers at `address` in a while."""
+        """Begins to start it; it answers at `address` in a while. A job on it needs `env`
+        to have the caller's folder for temporary files and not Ray's."""
         venv, path = os.environ.get("VIRTUAL_ENV"), os.environ.get("PATH", "")
         ray = shutil.which("ray", path=f"{venv}/bin:{path}" if venv else path)
         if ray is None:
@@ -50,6 +51,10 @@ class LocalRay:
             port, dashboard, agent = _free_ports(3)
             self.dir = tempfile.mkdtemp(prefix=PREFIX, dir=tmp if fits else "/tmp")
             self.log = Path(self.dir, "start.log")
+            self.env = {"TMPDIR": tempfile.gettempdir()}
+            env["TMPDIR"] = (
+                self.dir
+            )  # its dashboard does not remove what it makes there
             command = [
                 muster,
                 "hold",

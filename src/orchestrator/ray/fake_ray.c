@@ -195,7 +195,7 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
         snprintf(text,
                  sizeof text,
                  "{\"ray_version\":\"%s\"}",
-                 f->version ? f->version : "2.57.0");
+                 f->version ? f->version : "2.60.0");
         say(c, 200, text);
     } else if (strncmp(r->path, "/api/packages/gcs/", 18) == 0) {
         of_package(f, c, r);

@@ -17,7 +17,7 @@ struct fake_ray {
     char address[64];
     const char *work_dir;
     /* how it is */
-    const char *version; /* NULL: 2.57.0 */
+    const char *version; /* NULL: 2.60.0 */
     const char *token;   /* NULL: none is wanted */
     bool is_html, is_forgetful /* it knows no job any more */;
     unsigned refuse_uploads; /* so many are cut */
