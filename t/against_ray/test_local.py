@@ -1,5 +1,6 @@
 """A Ray of our own on this machine: `address: local`. It ends with who started it."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -37,6 +38,39 @@ if __name__ == "__main__":
 """
 
 
+def _rays(mark: str) -> list[int]:
+    """Processes of the Ray itself, which have its folder in their arguments."""
+    found = []
+    for pid in processes(mark):
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"muster-ray-" in command and b"hold" not in command.split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def _sockets(pids: list[int]) -> set[str]:
+    """Inodes, as /proc/net has them."""
+    found = set()
+    for pid in pids:
+        for fd in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                name = os.readlink(fd)
+                if name.startswith("socket:["):
+                    found.add(name[8:-1])
+    return found
+
+
+def _listens(pids: list[int]) -> list[str]:
+    ours, found = _sockets(pids), []
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and inode in ours:
+                found.append(local)
+    return found
+
+
 @pytest.mark.parametrize("token", ["", "a-token-of-the-tests-0123456789abcdef"])
 def test_a_driver_starts_it_and_ends_it(
     tmp_path: Path, env: dict[str, str], token: str
@@ -48,6 +82,9 @@ def test_a_driver_starts_it_and_ends_it(
     driver = Driver(DRIVER, tmp_path, **env, HOME=str(tmp_path))
     assert driver.process.stdout is not None
     assert driver.process.stdout.readline() == "0 1 1\n"
+    listens = _listens(_rays(driver.mark))
+    assert len(listens) > 3
+    assert [at for at in listens if "0100007F:" not in at] == []  # 127.0.0.1
     driver.send("on")
     code, _, err = driver.end(SLOW_S)
     assert code == 0, err

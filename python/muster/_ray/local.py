@@ -47,6 +47,7 @@ class LocalRay:
         tmp = os.environ.get("TMPDIR", "")
         fits = tmp.startswith("/") and len(tmp) <= TMPDIR_MAX
         env = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}  # another one
+        env["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # else Ray replaces 127.0.0.1
         try:
             port, dashboard, agent = _free_ports(3)
             self.dir = tempfile.mkdtemp(prefix=PREFIX, dir=tmp if fits else "/tmp")
