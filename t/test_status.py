@@ -442,7 +442,10 @@ def test_top_without_a_terminal(cluster: Callable[..., Any]) -> None:
     until(is_doing("one", "idle"))
     text = run("top", "one/0")
     assert "\x1b" not in text and re.search(r"^one/0 +idle", text, re.M)
-    assert "no workers" in run("top", "two")
+    command = [CLI, "top", "two", "--session", session_name()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "there is no worker 'two'" in done.stderr
     done = subprocess.run(
         [CLI, "top", "--session", "x"], capture_output=True, timeout=60
     )
