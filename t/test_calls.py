@@ -184,7 +184,8 @@ def test_deadline(cluster: Make, bell: Bells) -> None:
 
 def test_the_clusters_timeout(cluster: Make) -> None:
     c = cluster(Echo, timeout=0.2)
-    with pytest.raises(muster.DeadlineExceeded, match=r"hang .* 0\.2 s \(timeout\)"):
+    within = r"hang .* within 0\.(2|1[5-9]\d*) s \(timeout\)"  # made a little later
+    with pytest.raises(muster.DeadlineExceeded, match=within):
         c.execute_all_sync("hang")
     with pytest.raises(ValueError, match="timeout"):
         c.options(timeout=-1)
