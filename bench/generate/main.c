@@ -111,7 +111,7 @@ int main(int argc, char **argv)
             ch.trace = optarg;
             break;
         case 'f':
-            ch.fault = optarg;
+            ch.fault = optarg ? optarg : "none";
             break;
         case 'S':
             return speed_run() < 0;

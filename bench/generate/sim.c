@@ -605,6 +605,21 @@ static void finish(struct sim *m)
     }
 }
 
+static void release(struct sim *m)
+{
+    if (m->s)
+        ms_scheduler_destroy(m->s);
+    free(m->engines);
+    free(m->had);
+    free(m->hung);
+    free(m->done);
+    free(m->left);
+    free(m->began);
+    free(m->ended);
+    free(m->arrives);
+    free(m->acks);
+}
+
 int sim_run(const struct sim_case *c,
             const struct sim_setup *setup,
             struct sim_result *out)
@@ -633,22 +648,15 @@ int sim_run(const struct sim_case *c,
                     .lose_at = c->lose_at > 0 ? c->lose_at : FOREVER};
 
     if (!m.s || !m.engines || !m.had || !m.hung || !m.done || !m.left || !m.began ||
-        !m.ended || !m.arrives)
+        !m.ended || !m.arrives) {
+        release(&m);
         return -1;
+    }
     sim_now = c;
     start(&m);
     run(&m);
     finish(&m);
     *out = m.out;
-    ms_scheduler_destroy(m.s);
-    free(m.engines);
-    free(m.had);
-    free(m.hung);
-    free(m.done);
-    free(m.left);
-    free(m.began);
-    free(m.ended);
-    free(m.arrives);
-    free(m.acks);
+    release(&m);
     return 0;
 }

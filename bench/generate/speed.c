@@ -53,7 +53,7 @@ static void tell(struct speed *p, struct ms_generate_event e)
     double from = e.what == MS_FINISHED ? seconds() : 0;
     int rc = ms_scheduler_step(p->s, &e, p->now_ns += 1000, &d, &count);
 
-    assert(rc == 0);
+    assert(rc == 0 && p->running);
     if (e.what == MS_FINISHED) {
         p->ends += seconds() - from;
         p->end_count++;

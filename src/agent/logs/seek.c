@@ -64,13 +64,13 @@ window_get(struct log_window *w, uint64_t at, size_t want, const char **text)
 /* Go on to the line behind the next newline, or to `end`. */
 static int skip_line(struct log_window *w, uint64_t end, uint64_t *at)
 {
-    const char *text, *newline = NULL;
+    const char *text = w->text, *newline = NULL;
 
     while (*at < end && !newline) {
         ssize_t n = window_get(w, *at, 1, &text);
 
-        if (n < 0)
-            return (int)n;
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
         newline = memchr(text, '\n', (size_t)n);
         *at += newline ? (uint64_t)(newline - text) + 1 : (uint64_t)n;
     }
@@ -85,7 +85,7 @@ static int skip_line(struct log_window *w, uint64_t end, uint64_t *at)
 static int next_time(struct log_window *w, uint64_t end, uint64_t *at, int64_t *time_ns)
 {
     uint64_t last = end - *at > MS_LOG_RUN_MAX ? *at + MS_LOG_RUN_MAX : end;
-    const char *text;
+    const char *text = w->text;
     int rc = 0;
 
     if (*at) {
@@ -95,8 +95,8 @@ static int next_time(struct log_window *w, uint64_t end, uint64_t *at, int64_t *
     while (rc == 0 && *at < last) {
         ssize_t n = window_get(w, *at, MS_TIMESTAMP_LEN + 1, &text);
 
-        if (n < 0)
-            return (int)n;
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
         if (ms_timestamp_read(text, (size_t)n, time_ns))
             return 1;
         rc = skip_line(w, last, at);
