@@ -18,6 +18,7 @@ from helpers import (
     leftovers,
     new_mark,
     processes,
+    until,
     wait_gone,
 )
 from muster import api
@@ -161,6 +162,7 @@ def test_all_agents_die(nodes: Any) -> None:
         with pytest.raises(muster.WorkerDied):
             c.execute_rank_sync(rank, "hang")
     assert wait_gone(processes(os.environ[MARK])) == []
+    until(lambda: not any(node.alive for node in muster.nodes()))
     nodes(num_nodes=2, num_gpus=1)  # as if there had been nothing
     again = muster.Cluster("b", Echo, device_mapping="0-1")
     assert again.execute_all_sync("rank") == [0, 1]
