@@ -1,5 +1,5 @@
-/* sim.c - the loop of the simulation: engines, messages, and the scheduler between them */
-#include "sim.h"
+/* sim.c - the loop of the simulation: messages between engines and the scheduler, and faults */
+#include "engine.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -10,59 +10,10 @@
 #include <string.h>
 #include <time.h>
 
-#define POLL    1.0   /* s between reports of progress */
-#define ACK     0.005 /* s until an abort is acknowledged */
-#define FOREVER 1e18
+#define POLL 1.0   /* s between reports of progress */
+#define ACK  0.005 /* s until an abort is acknowledged */
 
 const struct sim_case *sim_now;
-
-/* A request on an engine. */
-struct job {
-    uint32_t request; /* of the case */
-    uint64_t id;
-    uint32_t attempt;
-    uint32_t had, until; /* tokens at the start of this stay and at its end */
-    double began;        /* the engine's clock of tokens then */
-    bool hangs;
-    uint64_t order;
-};
-
-struct engine {
-    bool up;
-    uint32_t epoch, count, waiting_count;
-    struct job *active;  /* heap by end */
-    struct job *waiting; /* ring would do; the first is at the end */
-    double clock;        /* tokens decoded by each that runs */
-    double now, stalled; /* s: the clock is right at `now`; prefill until `stalled` */
-    double kv_base;      /* tokens of cache = kv_base + count * clock */
-    double busy_until;   /* of an update of weights */
-    double *cached;      /* tokens of each session's prefix */
-};
-
-struct ack {
-    double at;
-    struct ms_generate_event e;
-};
-
-struct sim {
-    const struct sim_case *c;
-    const struct sim_setup *setup;
-    struct ms_scheduler *s;
-    struct engine *engines;
-    double now;
-    uint32_t *had; /* tokens of each request, as engines have made them */
-    bool *hung, *done;
-    uint32_t *left; /* of each group */
-    double *began, *ended;
-    struct ack *acks;
-    size_t ack_first, ack_count, ack_room;
-    uint32_t to_arrive, groups_done;
-    double *arrives; /* of each group; FOREVER: not known yet */
-    uint64_t order, seed;
-    struct sim_result out;
-    uint32_t version;
-    double next_poll, next_weights, lose_at;
-};
 
 static double unit(uint64_t *seed)
 {
@@ -70,154 +21,6 @@ static double unit(uint64_t *seed)
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;
     return (double)(*seed >> 11) / 9007199254740992.0;
-}
-
-/* ---- engines ----------------------------------------------------------------------- */
-
-static double tau(const struct sim_case *c, uint32_t batch)
-{
-    return c->a + c->beta * batch;
-}
-
-static double job_end(const struct job *j)
-{
-    return j->hangs ? FOREVER : j->began + (j->until - j->had);
-}
-
-static void heap_up(struct engine *e, uint32_t at)
-{
-    struct job j = e->active[at];
-
-    while (at > 0 && job_end(&j) < job_end(&e->active[(at - 1) / 2])) {
-        e->active[at] = e->active[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    e->active[at] = j;
-}
-
-static void heap_down(struct engine *e, uint32_t at)
-{
-    struct job j = e->active[at];
-
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-
-        if (child + 1 < e->count &&
-            job_end(&e->active[child + 1]) < job_end(&e->active[child]))
-            child++;
-        if (child >= e->count || job_end(&e->active[child]) >= job_end(&j))
-            break;
-        e->active[at] = e->active[child];
-        at = child;
-    }
-    e->active[at] = j;
-}
-
-static uint32_t tokens_of(const struct engine *e, const struct job *j)
-{
-    double made = j->hangs ? 0 : e->clock - j->began;
-
-    return j->had + (uint32_t)fmin(floor(made + 1e-6), j->until - j->had);
-}
-
-/* Let the engine's clock come up to the time. */
-static void engine_advance(struct sim *m, struct engine *e, double now)
-{
-    double from = fmax(fmax(e->now, e->stalled), e->busy_until);
-
-    if (now > from && e->count > 0)
-        e->clock += (now - from) / tau(m->c, e->count);
-    e->now = now;
-}
-
-static struct job engine_remove(struct sim *m, struct engine *e, uint32_t at)
-{
-    struct job j = e->active[at];
-    uint32_t made = tokens_of(e, &j);
-
-    e->kv_base -= m->c->requests[j.request].prompt + j.had - j.began;
-    e->active[at] = e->active[--e->count];
-    if (at < e->count) {
-        uint32_t request = e->active[at].request;
-
-        heap_up(e, at);
-        if (e->active[at].request == request)
-            heap_down(e, at);
-    }
-    j.had = made;
-    m->had[j.request] = made;
-    return j;
-}
-
-static double engine_kv(const struct engine *e)
-{
-    return e->kv_base + e->count * e->clock;
-}
-
-static bool
-engine_fits(const struct sim *m, const struct engine *e, const struct job *j)
-{
-    double more = m->c->requests[j->request].prompt + j->had;
-
-    if (e->count >= m->c->slots)
-        return false;
-    return m->c->kv == 0 || e->count == 0 ||
-           engine_kv(e) + more + 0.01 * (double)m->c->kv <= (double)m->c->kv;
-}
-
-/* What of a request's tokens the engine need not compute again. */
-static double engine_cached(struct sim *m, struct engine *e, const struct job *j)
-{
-    uint32_t group = j->request / m->c->samples;
-
-    return m->c->turns ? e->cached[group / m->c->turns] : 0;
-}
-
-static void engine_fill(struct sim *m, struct engine *e)
-{
-    while (e->waiting_count > 0 &&
-           engine_fits(m, e, &e->waiting[e->waiting_count - 1])) {
-        struct job j = e->waiting[--e->waiting_count];
-        double tokens = m->c->requests[j.request].prompt + j.had;
-        double compute = fmax(tokens - engine_cached(m, e, &j), 0);
-
-        m->out.reprefill += j.had > 0 ? compute * m->c->prefill : 0;
-        e->stalled = fmax(e->stalled, m->now) + compute * m->c->prefill;
-        if (m->c->turns)
-            e->cached[j.request / m->c->samples / m->c->turns] = tokens;
-        j.began = e->clock;
-        j.order = m->order++;
-        e->kv_base += tokens - j.began;
-        e->active[e->count++] = j;
-        heap_up(e, e->count - 1);
-    }
-}
-
-static void engine_preempt(struct sim *m, struct engine *e)
-{
-    uint32_t last = 0;
-
-    for (uint32_t i = 1; i < e->count; i++)
-        if (e->active[i].order > e->active[last].order)
-            last = i;
-    e->waiting[e->waiting_count++] = engine_remove(m, e, last);
-    m->out.preempted++;
-}
-
-/* When something happens there by itself. */
-static double engine_next(const struct sim *m, const struct engine *e)
-{
-    double tokens, room, from = fmax(fmax(e->now, e->stalled), e->busy_until);
-
-    if (e->count == 0)
-        return FOREVER;
-    tokens = job_end(&e->active[0]) - e->clock;
-    if (m->c->kv > 0 && e->count > 1) {
-        room = ((double)m->c->kv - engine_kv(e)) / e->count;
-        tokens = fmin(tokens, fmax(room, 0) + 1);
-    }
-    return tokens >= FOREVER / 2 ? FOREVER
-                                 : from + fmax(tokens, 0) * tau(m->c, e->count);
 }
 
 /* ---- between engines and the scheduler --------------------------------------------- */
@@ -436,14 +239,15 @@ static void poll_one(struct sim *m, uint32_t i)
                                          .replica = i,
                                          .epoch = e->epoch,
                                          .samples = e->count,
-                                         .step_ns = ns(tau(m->c, e->count))});
+                                         .step_ns = ns(engine_step_s(m->c, e->count))});
     for (uint32_t k = 0; m->setup->progress && k < e->count; k++)
         if (!e->active[k].hangs)
-            tell(m,
-                 &(struct ms_generate_event){.what = MS_PROGRESS,
-                                             .id = e->active[k].id,
-                                             .attempt = e->active[k].attempt,
-                                             .tokens = tokens_of(e, &e->active[k])});
+            tell(
+                m,
+                &(struct ms_generate_event){.what = MS_PROGRESS,
+                                            .id = e->active[k].id,
+                                            .attempt = e->active[k].attempt,
+                                            .tokens = engine_tokens(e, &e->active[k])});
 }
 
 static void poll(struct sim *m)
@@ -571,7 +375,7 @@ static void start(struct sim *m)
                                              .replica = i,
                                              .epoch = 1,
                                              .samples = batch,
-                                             .step_ns = ns(tau(c, batch))});
+                                             .step_ns = ns(engine_step_s(c, batch))});
     for (uint32_t g = 0; g < c->groups; g++) {
         m->left[g] = c->samples;
         m->arrives[g] = c->turns && g % c->turns > 0
