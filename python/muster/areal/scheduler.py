@@ -183,7 +183,7 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
             raise EngineCreationError(
                 worker_id, f"engine: an import path is needed: {engine!r}"
             )
-        name = worker_id if engine_name is None else engine_name
+        name = _name(worker_id, engine_name)
         try:
             return await worker.create_engine(ENGINE_S, engine, name, args, kwargs)
         except Exception as e:
@@ -205,8 +205,7 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
         http_timeout seconds is followed by another wait for the same call, max_retries in
         all; retry_delay, 2 * retry_delay, ... seconds are between them."""
         worker = self._manager.find_worker(worker_id)
-        engine = worker_id if engine_name is None else engine_name
-        told = (engine, method, args, kwargs, rpc_meta)
+        told = (_name(worker_id, engine_name), method, args, kwargs, rpc_meta)
         attempts = Attempts(http_timeout, max_retries, retry_delay)
         pending: Any = None
         while True:
@@ -240,8 +239,7 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
     ) -> Any:
         """The same, to be awaited."""
         worker = self._manager.find_worker(worker_id)
-        engine = worker_id if engine_name is None else engine_name
-        told = (engine, method, args, kwargs, rpc_meta)
+        told = (_name(worker_id, engine_name), method, args, kwargs, rpc_meta)
         attempts = Attempts(http_timeout, max_retries, retry_delay)
         loop = asyncio.get_running_loop()
         while True:
@@ -256,6 +254,11 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
             finally:
                 if attempts.timer is not None:
                     attempts.timer.cancel()
+
+
+def _name(worker_id: str, engine_name: str | None) -> str:
+    """Of an engine."""
+    return worker_id if engine_name is None else engine_name
 
 
 def _begin(
