@@ -324,7 +324,8 @@ static int add_all(PyObject *module)
                                        &core_request,
                                        &core_rows,
                                        &core_held,
-                                       &core_staleness};
+                                       &core_staleness,
+                                       &core_replay};
     PyMethodDef *const functions[] = {core_call_functions,
                                       core_call_many_functions,
                                       core_dispatch_functions,

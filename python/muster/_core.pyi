@@ -570,6 +570,38 @@ class Staleness:
     def recover(self, version: int, /) -> None:
         """Restored at this version: so many batches were accepted, nothing runs."""
 
+class Replay:
+    """Which prompts may begin and which are handed out: ROLL's rules
+    (src/generate/replay.h). Nothing waits in here; not locked."""
+
+    def __init__(self, ratio: float, additional: bool, additional_max: int) -> None: ...
+    @property
+    def budget(self) -> int: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def additional(self) -> int: ...
+    @property
+    def completed(self) -> int: ...
+    @property
+    def used(self) -> int: ...
+    def advance(self, step: int, batch: int, /) -> None: ...
+    def poll(self) -> int: ...
+    def admit(self, id: int, /) -> bool:
+        """False: there is no place yet."""
+    def begin(self, id: int, /) -> int | None:
+        """The step that it is bound to; None: wait for the next one. LookupError: it was
+        aborted."""
+    def commit(self, id: int, samples: int, /) -> bool:
+        """False: it was committed, aborted or collected before."""
+    def abort(self, id: int, /) -> None: ...
+    def want(self, samples: int, /) -> None: ...
+    def take(self) -> tuple[list[int], bool]:
+        """Prompts of the batch, and whether it is whole."""
+    def unwant(self) -> None: ...
+    def gc(self) -> tuple[list[int], list[int]]:
+        """Prompts that ran, and finished ones that nobody took."""
+
 class Held:
     """An object of the store that this process holds; its bytes are its buffer."""
 

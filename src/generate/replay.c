@@ -183,12 +183,12 @@ int ms_replay_begin(struct ms_replay *r, uint64_t id, int64_t *step)
 {
     struct replay_prompt *p = ms_map_find(&r->prompts, id + 1);
 
-    if (ms_list_is_empty(&r->steps) || step_of(r->steps.prev)->number != r->current)
-        return -EAGAIN;
     if (!p)
         return -ECANCELED;
     if (!p->has_place || p->step)
         return -EINVAL;
+    if (ms_list_is_empty(&r->steps) || step_of(r->steps.prev)->number != r->current)
+        return -EAGAIN;
     p->step = step_of(r->steps.prev);
     ms_list_add_tail(&p->step->running, &p->in_step);
     *step = p->step->number;

@@ -21,14 +21,14 @@ _INTERNAL = "is internal to verl: use the registered methods of the group"
 # Each row: the names, then the sentence that follows the name. A class stands for its
 # members; doc/adapters.md has the same rows.
 _ROLL: dict[str, str] = {
-    "ExperienceItem ItemsGroup ReplayBuffer DynamicSamplingScheduler RolloutContext "
-    "expand_requests expand_responses EnvActivityMonitor GroupData GroupQueue "
-    "GroupQueueManager RolloutScheduler RouterManager PartialGPUManager RouterProxy "
+    "DynamicSamplingScheduler RolloutContext expand_requests expand_responses "
+    "RolloutScheduler RouterManager PartialGPUManager RouterProxy "
     "InprocProxy RayProxy SglangProxy RouterClient Router SglangRouter "
     "PromptAffinityRouter EnvAffinityRouter is_report_data_finished raise_for_status "
     "wait_sglang_router_ready wait_sglang_router_workflow RewardScheduler query_filter "
     "response_filter postprocess_paused_data postprocess_output_data "
     "UserDefinedRolloutLoop": _GENERATION,
+    "ItemsGroup": "is not here: ReplayBuffer has the rules of all steps",
     "is_driver get_driver_rank get_driver_world_size get_driver_master_addr "
     "get_driver_master_port get_driver_node_name get_driver_dashboard_port "
     "is_multi_tenant is_connection_refused get_ray_status filter_known_msg "

@@ -23,6 +23,13 @@ from muster.roll.config import (
     is_actor_infer_overlapping_with_any_cluster,
 )
 from muster.roll.decorator import ObjectRefWrap, materialize_concat, register
+from muster.roll.group_queue import (
+    EnvActivityMonitor,
+    GroupData,
+    GroupQueue,
+    GroupQueueManager,
+)
+from muster.roll.replay_buffer import ExperienceItem, ReplayBuffer
 from muster.roll.storage import RAY_NAMESPACE, STORAGE_NAME, SharedStorage
 from muster.roll.worker import RankInfo, Worker
 
@@ -49,10 +56,16 @@ __all__ = [
     "Cluster",
     "DataProto",
     "Dispatch",
+    "EnvActivityMonitor",
     "Execute",
+    "ExperienceItem",
+    "GroupData",
+    "GroupQueue",
+    "GroupQueueManager",
     "Handle",
     "ObjectRefWrap",
     "RankInfo",
+    "ReplayBuffer",
     "ResourceManager",
     "RouterReplayConfig",
     "SequencePackingConfig",
