@@ -119,6 +119,9 @@ enum ms_generate_why {
     MS_WHY_POISON,
     MS_WHY_STALE,
     MS_WHY_FILTERED,
+    MS_WHY_FAILED, /* explain.h only, from here on: its attempt failed */
+    MS_WHY_LOST,   /* its replica went */
+    MS_WHY_CHUNK,  /* the attempt ended at its max_tokens */
 };
 
 struct ms_generate_decision {

@@ -8,6 +8,7 @@
  *   replica.c    replicas: up, down, silent, drained
  *   weights.c    new weights, as a barrier or one replica after the other
  *   report.c     what engines report
+ *   explain.c    why a request is where it is
  */
 #ifndef MS_GENERATE_SCHEDULER_IMPL_H
 #define MS_GENERATE_SCHEDULER_IMPL_H
@@ -20,6 +21,7 @@
 void ms_queue_add(struct ms_scheduler *s, uint32_t request);
 void ms_queue_remove(struct ms_scheduler *s, uint32_t request);
 void ms_queue_moved(struct ms_scheduler *s, uint32_t request); /* its rank changed */
+uint64_t ms_queue_ahead(const struct ms_scheduler *s, uint32_t request);
 void ms_deadlines_add(struct ms_scheduler *s, uint32_t group);
 void ms_deadlines_remove(struct ms_scheduler *s, uint32_t group);
 void ms_gen_list_add(struct ms_scheduler *s, struct ms_gen_list *l, uint32_t group);

@@ -91,7 +91,7 @@ int ms_weights_ready(struct ms_scheduler *s, const struct ms_generate_event *e)
     r->update = 0;
     r->heard_ns = s->now_ns;
     for (uint32_t i = r->first; i != MS_NONE; i = s->requests[i].after)
-        s->requests[i].heard_ns = s->now_ns;
+        s->requests[i].since_ns = s->now_ns;
     if (s->rolling)
         r->state = MS_REPLICA_OPEN;
     ms_weights_go_on(s);
