@@ -251,7 +251,7 @@ static void unpark_old(struct ms_scheduler *s)
 void ms_replicas_listen(struct ms_scheduler *s)
 {
     unpark_old(s);
-    if (s->o.silence_ns <= 0)
+    if (s->o.silence_ns <= 0 || s->paused)
         return;
     for (uint32_t i = 0; i < s->replica_count; i++) {
         struct ms_gen_replica *r = &s->replicas[i];
@@ -277,7 +277,7 @@ int64_t ms_replicas_wake_ns(const struct ms_scheduler *s)
             at_ns = s->requests[r->parked_first].since_ns + PARK_NS;
             wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
         }
-        if (s->o.silence_ns <= 0)
+        if (s->o.silence_ns <= 0 || s->paused)
             continue;
         if (r->state == MS_REPLICA_GONE || r->in_flight == 0 || r->update)
             continue;

@@ -79,6 +79,7 @@ int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e
 int ms_deliver_pull(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_consumed(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_returned(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_deliver_take(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e);
 void ms_deliver(struct ms_scheduler *s);
 void ms_bias_add(uint64_t *bins, uint32_t tokens);
@@ -105,6 +106,9 @@ struct ms_gen_replica *ms_replica_of(struct ms_scheduler *s,
 int ms_weights_begin(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_weights_ready(struct ms_scheduler *s, const struct ms_generate_event *e);
 void ms_weights_go_on(struct ms_scheduler *s); /* a replica is idle, gone or new */
+int ms_weights_failed(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_weights_pause(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_weights_resume(struct ms_scheduler *s, const struct ms_generate_event *e);
 void ms_weights_tick(struct ms_scheduler *s);
 
 /* ---- report.c ---------------------------------------------------------------------- */

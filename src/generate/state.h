@@ -126,7 +126,7 @@ struct ms_scheduler {
     struct ms_staleness admission;
     uint32_t version; /* the trainer's */
     /* the next weights: 0 none */
-    bool weights, rolling;
+    bool weights, rolling, paused;
     uint8_t weights_mode;
     uint32_t weights_version;
     int64_t weights_deadline_ns;
