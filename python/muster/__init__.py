@@ -9,7 +9,7 @@ muster.shutdown()
 # first: it watches which hooks the others register
 from muster._worker import fork_hooks  # noqa: F401  isort: skip
 
-from muster import _core, api, dispatch, errors, groups, kv
+from muster import _core, api, dispatch, errors, groups, kv, timeline
 from muster._cluster.member import helpers
 from muster._cluster.role import roles
 from muster._data import plain, serialize
@@ -79,6 +79,7 @@ __all__ = [
     "put",
     "store_stats",
     "stored_objects",
+    "timeline",
     "wait",
     "worker_config",
 ]

@@ -163,6 +163,29 @@ class Head:
         """Of any cluster, that this process knows of."""
 
     @property
+    def is_recording(self) -> bool:
+        """A timeline is written."""
+
+    def record(self, path: str | None, /) -> None:
+        """Write a timeline to this file, or to that of the session's folder."""
+    def record_end(self) -> None: ...
+    def add_span(
+        self,
+        track: str,
+        name: str,
+        begin_ns: int,
+        end_ns: int,
+        flow: int,
+        nests: bool,
+        args: str | None,
+        /,
+    ) -> None:
+        """Times are those of time.monotonic_ns(); args is a JSON object."""
+    def add_mark(
+        self, track: str, name: str, at_ns: int, args: str | None, /
+    ) -> None: ...
+    def add_count(self, track: str, name: str, at_ns: int, value: float, /) -> None: ...
+    @property
     def alive(self) -> bool:
         """False once the agent is lost or the head was stopped."""
 

@@ -44,11 +44,6 @@ static float rank_auto(const struct ms_scheduler *s, const struct ms_gen_request
                                                 : rank_longest(s, q);
 }
 
-static const char *order_auto(const struct ms_scheduler *s)
-{
-    return ms_lengths_icc(s->lengths) < ICC_MIN ? "fifo" : "longest";
-}
-
 /* ---- place ------------------------------------------------------------------------- */
 
 uint32_t ms_place_fewest(struct ms_scheduler *s, uint64_t kv)
@@ -139,8 +134,7 @@ const struct ms_policy ms_policy_auto = {.name = "auto",
                                          .rank = rank_auto,
                                          .place = place_auto,
                                          .rebalance = ms_tail_rebalance,
-                                         .reserve = reserve_share,
-                                         .order = order_auto};
+                                         .reserve = reserve_share};
 
 const struct ms_policy *ms_policy_find(const char *name)
 {

@@ -42,6 +42,13 @@ struct ms_peer;
 struct ms_call;
 struct ms_inbox;
 
+/* What is told of a call that has ended; borrowed. */
+struct ms_called {
+    const char *label, *method; /* the peer's; without the engine's name */
+    int64_t begun_ns;
+    bool failed;
+};
+
 struct ms_client_options {
     struct ms_loop *loop;
     const uint8_t *secret; /* copied */
@@ -61,6 +68,9 @@ struct ms_client_options {
      * taken the body. Any thread, with a peer's lock held. May be NULL. */
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
+    /* A call to a method has ended, given up or not. Any thread, with a peer's lock held. May
+     * be NULL. */
+    void (*on_called)(void *arg, const struct ms_called *called);
     void *arg;
     enum ms_tls_mode tls; /* what TCP connections begin with */
     int64_t exit_wait_ns; /* 0: MS_EXIT_WAIT_NS */
