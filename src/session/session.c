@@ -204,6 +204,7 @@ static void on_called(void *arg, const struct ms_called *called)
                         .name = called->method,
                         .begin_ns = called->begun_ns,
                         .end_ns = ms_now_ns(),
+                        .flow = called->flow,
                         .args = called->failed ? "{\"failed\": true}" : NULL});
 }
 

@@ -145,6 +145,7 @@ static void tell_called(const struct ms_call *c)
     struct ms_called called = {.label = c->peer->label,
                                .method = o->on_called ? method_of(c) : NULL,
                                .begun_ns = c->begun_ns,
+                               .flow = c->flow,
                                .failed = c->kind == MS_KIND_ERROR};
 
     if (called.method)

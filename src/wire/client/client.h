@@ -46,6 +46,7 @@ struct ms_inbox;
 struct ms_called {
     const char *label, *method; /* the peer's; without the engine's name */
     int64_t begun_ns;
+    uint64_t flow; /* of its spec */
     bool failed;
 };
 
@@ -127,6 +128,8 @@ struct ms_call_spec {
     int count;
     const uint64_t *chain; /* workers that wait for this call */
     uint32_t chain_count;
+    uint64_t
+        flow; /* in timelines, joined with other calls of the same number; 0: none */
     /* What the payload refers to may go: the call has ended. Comes once, on any thread, with
      * the peer's lock held: it must not come back here. May be NULL. */
     void (*on_end)(void *arg);
