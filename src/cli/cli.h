@@ -211,5 +211,6 @@ enum ms_exit ms_cmd_plan(const struct ms_cli *cli);
 enum ms_exit ms_cmd_run(const struct ms_cli *cli);
 enum ms_exit ms_cmd_bridge(const struct ms_cli *cli);
 enum ms_exit ms_cmd_hold(const struct ms_cli *cli);
+enum ms_exit ms_cmd_check(const struct ms_cli *cli);
 
 #endif

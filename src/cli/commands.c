@@ -212,6 +212,20 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_run,
     },
     {
+        .name = "check",
+        .operands = "FILE",
+        .operands_max = 1,
+        .words = MS_WORDS_FILES,
+        .summary = "is a job's file right, and do its roles fit on its nodes",
+        .text = "Every key is looked at; what is wrong is said with line, column and "
+                "the nearest key that\nthere is. Nothing is started. doc/jobs.md has "
+                "all keys.",
+        .example = "muster check job.yaml",
+        .options = OPT(JSON),
+        .exits = 1u << MS_EXIT_NO_ROOM,
+        .run = ms_cmd_check,
+    },
+    {
         .name = "plan",
         .operands = "FILE",
         .operands_max = 1,

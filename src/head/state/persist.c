@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_NAME "state"
+#define FILE_NAME "state.db"
 
 enum {
     SPACE_KV = 1,
@@ -28,6 +28,8 @@ enum {
     SPACE_STORE = 3,
     SPACE_CLUSTER = 4,
     SPACE_NODE = 5,
+    /* jobs/ has those from here on: they stay when the head ends in order */
+    FIRST_LASTING = MS_PERSIST_JOB,
 };
 
 /* Without memory it is not kept until the journal is written anew. */
@@ -356,12 +358,27 @@ static void lose(struct ms_head *h, const struct ms_slot *slot)
 }
 
 /* Those whose cluster lives on without them can be restarted then. */
+static void lose_of(struct ms_head *h, struct ms_cluster *c)
+{
+    for (size_t i = 0; c->spec && c->placed && i < c->count; i++)
+        if (!c->slots[i].now.uid && c->slots[i].expected_uid)
+            lose(h, &c->slots[i]);
+}
+
 static void lose_unreported(struct ms_head *h)
 {
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        for (size_t i = 0; c->spec && c->placed && i < c->count; i++)
-            if (!c->slots[i].now.uid && c->slots[i].expected_uid)
-                lose(h, &c->slots[i]);
+        lose_of(h, c);
+}
+
+void ms_persist_settle(struct ms_head *h, const char *cluster)
+{
+    struct ms_cluster *c = ms_registry_find(&h->registry, cluster);
+
+    if (c && c->unknown == c->count)
+        ms_head_cluster_forget(h, c);
+    else if (c)
+        lose_of(h, c);
 }
 
 /* Nobody has reported any of its workers. */
@@ -452,12 +469,17 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
         take[space](arg, key, data, len);
 }
 
+static void put_id(const struct ms_head *h, struct ms_journal *d)
+{
+    ms_journal_put(
+        d, SPACE_STORE, "id", (const uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
+}
+
 static void on_rewrite(void *arg, struct ms_journal *d)
 {
     struct ms_head *h = arg;
 
-    ms_journal_put(
-        d, SPACE_STORE, "id", (uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
+    put_id(h, d);
     put_entries(h, d);
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         put_group(d, k);
@@ -481,6 +503,7 @@ int ms_persist_open(struct ms_head *h, struct ms_error *err)
                          h->session.dir,
                          FILE_NAME,
                          h->session.was_left,
+                         FIRST_LASTING,
                          &ops,
                          h,
                          err);
@@ -490,6 +513,7 @@ int ms_persist_open(struct ms_head *h, struct ms_error *err)
         return rc;
     if (h->session.was_left)
         ms_kv_restored(&h->kv.store, h->kv.store.id);
+    put_id(h, h->persist.journal);
     h->persist.kv_revision = h->kv.store.revision;
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         for (size_t i = 0; i < k->message->status->n_pieces; i++)
