@@ -265,16 +265,16 @@ static uint32_t place_fits(struct ms_scheduler *s, const struct ms_gen_request *
 }
 
 static const struct ms_policy
-    round_robin = {"rr", NULL, place_round_robin, NULL, NULL},
-    least = {"least", NULL, place_least, NULL, NULL},
-    verl = {"verl", NULL, place_verl, NULL, NULL},
-    roll = {"roll", NULL, place_roll, NULL, NULL},
-    cache = {"cache_aware", NULL, place_cache_aware, NULL, NULL},
-    sticky = {"sticky", NULL, place_sticky_least, NULL, NULL},
-    seer = {"seer", rank_seer, place_seer, NULL, reserve_chunk},
-    tailsieve = {"tailsieve", NULL, place_tailsieve, NULL, NULL},
-    lpt = {"lpt", rank_oracle, place_fits, NULL, NULL},
-    tail = {"tail", rank_oracle, place_oracle, NULL, NULL};
+    round_robin = {"rr", NULL, place_round_robin, NULL, NULL, NULL},
+    least = {"least", NULL, place_least, NULL, NULL, NULL},
+    verl = {"verl", NULL, place_verl, NULL, NULL, NULL},
+    roll = {"roll", NULL, place_roll, NULL, NULL, NULL},
+    cache = {"cache_aware", NULL, place_cache_aware, NULL, NULL, NULL},
+    sticky = {"sticky", NULL, place_sticky_least, NULL, NULL, NULL},
+    seer = {"seer", rank_seer, place_seer, NULL, reserve_chunk, NULL},
+    tailsieve = {"tailsieve", NULL, place_tailsieve, NULL, NULL, NULL},
+    lpt = {"lpt", rank_oracle, place_fits, NULL, NULL, NULL},
+    tail = {"tail", rank_oracle, place_oracle, NULL, NULL, NULL};
 
 const struct baseline baselines[] = {
     {"round robin", &round_robin, .engine_queue = true},

@@ -53,7 +53,7 @@ static void tell(struct speed *p, struct ms_generate_event e)
     double from = e.what == MS_FINISHED ? seconds() : 0;
     int rc = ms_scheduler_step(p->s, &e, p->now_ns += 1000, &d, &count);
 
-    assert(rc == 0 && p->running);
+    assert(rc == 0);
     if (e.what == MS_FINISHED) {
         p->ends += seconds() - from;
         p->end_count++;
@@ -127,12 +127,14 @@ int speed_run(void)
 {
     struct ms_lengths *lengths = ms_lengths_create(10000);
     struct ms_scheduler_options o = {.policy = &ms_policy_auto, .seed = 1};
-    size_t before = mallinfo2().uordblks + mallinfo2().hblkhd, bytes;
-    struct speed p = {.s = ms_scheduler_create(&o, lengths, NULL),
+    struct speed p = {.running =
+                          calloc((size_t)REPLICAS * SLOTS + 1, sizeof *p.running),
                       .seed = 88172645463325252};
+    size_t before = mallinfo2().uordblks + mallinfo2().hblkhd, bytes;
     double from, took;
 
-    if (!p.s || !lengths)
+    p.s = lengths ? ms_scheduler_create(&o, lengths, NULL) : NULL;
+    if (!p.s || !p.running)
         return -1;
     for (uint32_t i = 0; i < REPLICAS; i++)
         tell(&p,
@@ -141,8 +143,6 @@ int speed_run(void)
     for (int i = 0; i < LIVE / SAMPLES; i++)
         submit(&p);
     bytes = mallinfo2().uordblks + mallinfo2().hblkhd - before;
-    p.running = calloc((size_t)REPLICAS * SLOTS + 1, sizeof *p.running);
-    assert(p.running);
     tell(&p, (struct ms_generate_event){.what = MS_TICK});
     p.events = p.decisions = 0;
     from = seconds();

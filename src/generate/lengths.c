@@ -108,6 +108,13 @@ bool ms_lengths_has(const struct ms_lengths *l, uint64_t key)
     return entry_find(l, key) != NULL;
 }
 
+double ms_lengths_samples(const struct ms_lengths *l, uint64_t key)
+{
+    const struct length_entry *e = entry_find(l, key);
+
+    return e ? e->samples : 0;
+}
+
 static void entry_learn(struct ms_lengths *l,
                         uint64_t key,
                         const struct ms_length_sums *s,
@@ -312,6 +319,15 @@ double ms_length_draw(
     if (alive < 1e-6) /* the tail is nearly exponential there */
         return fmin(left, -log(unit) * g.within * generated / fmax(z, 1));
     return fmin(fmax(exp(mu + g.within * -probit(alive * unit)) - generated, 1), left);
+}
+
+double ms_length_below(struct ms_length_guess g,
+                       double share,
+                       uint32_t generated,
+                       uint32_t max)
+{
+    g.within = g.sigma; /* as one sample, not knowing mu */
+    return ms_length_draw(g, g.mu, 1 - share, generated, max);
 }
 
 /* ---- bytes ------------------------------------------------------------------------- */

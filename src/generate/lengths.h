@@ -51,6 +51,8 @@ struct ms_length_guess ms_lengths_guess(const struct ms_lengths *l,
                                         const struct ms_length_sums *ended,
                                         const uint32_t *live,
                                         size_t live_count);
+/* What the prompt's history is worth, in samples; 0: it has none. */
+double ms_lengths_samples(const struct ms_lengths *l, uint64_t key);
 bool ms_lengths_has(const struct ms_lengths *l, uint64_t key);
 
 /* The share of the variance that the prompt explains, 0 to 1, as measured so far. */
@@ -58,6 +60,11 @@ double ms_lengths_icc(const struct ms_lengths *l);
 
 /* Tokens still to come, expected, of a sample that has `generated` and ends at `max`. */
 double ms_length_remaining(struct ms_length_guess g, uint32_t generated, uint32_t max);
+/* Tokens still to come that this share of such samples, 0 to 1, stay below. */
+double ms_length_below(struct ms_length_guess g,
+                       double share,
+                       uint32_t generated,
+                       uint32_t max);
 /* One of many that could be: `mu` and a number from 0 to 1 in, tokens still to come out. */
 double ms_length_draw(
     struct ms_length_guess g, double mu, double unit, uint32_t generated, uint32_t max);

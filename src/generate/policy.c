@@ -44,6 +44,11 @@ static float rank_auto(const struct ms_scheduler *s, const struct ms_gen_request
                                                 : rank_longest(s, q);
 }
 
+static const char *order_auto(const struct ms_scheduler *s)
+{
+    return ms_lengths_icc(s->lengths) < ICC_MIN ? "fifo" : "longest";
+}
+
 /* ---- place ------------------------------------------------------------------------- */
 
 uint32_t ms_place_fewest(struct ms_scheduler *s, uint64_t kv)
@@ -134,7 +139,8 @@ const struct ms_policy ms_policy_auto = {.name = "auto",
                                          .rank = rank_auto,
                                          .place = place_auto,
                                          .rebalance = ms_tail_rebalance,
-                                         .reserve = reserve_share};
+                                         .reserve = reserve_share,
+                                         .order = order_auto};
 
 const struct ms_policy *ms_policy_find(const char *name)
 {

@@ -25,6 +25,7 @@ struct ms_policy {
     void (*rebalance)(struct ms_scheduler *s);
     /* tokens of cache that a request is counted with beside those that it has */
     uint32_t (*reserve)(const struct ms_scheduler *s, const struct ms_gen_request *q);
+    const char *(*order)(const struct ms_scheduler *s); /* the order that applies now */
 };
 
 extern const struct ms_policy ms_policy_fifo;    /* one queue, fewest requests */

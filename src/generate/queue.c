@@ -121,6 +121,16 @@ void ms_queue_moved(struct ms_scheduler *s, uint32_t request)
     down(s, &s->queue, request_place, s->requests[request].queue_at);
 }
 
+uint64_t ms_queue_ahead(const struct ms_scheduler *s, uint32_t request)
+{
+    struct ms_gen_key own = request_key(s, request);
+    uint64_t ahead = 0;
+
+    for (size_t i = 0; i < s->queue.count; i++)
+        ahead += before(s->queue.at[i], own);
+    return ahead;
+}
+
 void ms_deadlines_add(struct ms_scheduler *s, uint32_t group)
 {
     struct ms_gen_key k = {

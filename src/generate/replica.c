@@ -35,6 +35,7 @@ static void lose(struct ms_scheduler *s, uint32_t replica)
         bool ends = s->requests[i].ends;
 
         ms_request_leave(s, i);
+        s->requests[i].why = MS_WHY_LOST;
         if (ends) {
             s->requests[i].state = MS_REQUEST_DONE;
             s->stats.live--;
@@ -226,7 +227,7 @@ static void listen_to_requests(struct ms_scheduler *s, uint32_t replica)
     struct ms_gen_replica *r = &s->replicas[replica];
 
     while (r->first != MS_NONE &&
-           s->now_ns - s->requests[r->first].heard_ns >= s->o.silence_ns) {
+           s->now_ns - s->requests[r->first].since_ns >= s->o.silence_ns) {
         if (s->requests[r->first].state == MS_REQUEST_ABORTING) {
             evict(s, replica); /* it does not even end what it was told to */
             return;
@@ -242,7 +243,7 @@ static void unpark_old(struct ms_scheduler *s)
         const struct ms_gen_replica *r = &s->replicas[i];
 
         while (r->parked_first != MS_NONE &&
-               s->now_ns - s->requests[r->parked_first].queued_ns >= PARK_NS)
+               s->now_ns - s->requests[r->parked_first].since_ns >= PARK_NS)
             ms_request_unpark(s, r->parked_first, false);
     }
 }
@@ -250,7 +251,7 @@ static void unpark_old(struct ms_scheduler *s)
 void ms_replicas_listen(struct ms_scheduler *s)
 {
     unpark_old(s);
-    if (s->o.silence_ns <= 0)
+    if (s->o.silence_ns <= 0 || s->paused)
         return;
     for (uint32_t i = 0; i < s->replica_count; i++) {
         struct ms_gen_replica *r = &s->replicas[i];
@@ -273,15 +274,15 @@ int64_t ms_replicas_wake_ns(const struct ms_scheduler *s)
         int64_t at_ns;
 
         if (r->parked_first != MS_NONE) {
-            at_ns = s->requests[r->parked_first].queued_ns + PARK_NS;
+            at_ns = s->requests[r->parked_first].since_ns + PARK_NS;
             wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
         }
-        if (s->o.silence_ns <= 0)
+        if (s->o.silence_ns <= 0 || s->paused)
             continue;
         if (r->state == MS_REPLICA_GONE || r->in_flight == 0 || r->update)
             continue;
         at_ns = r->probed ? r->probe_ns + s->o.probe_ns
-                          : s->requests[r->first].heard_ns + s->o.silence_ns;
+                          : s->requests[r->first].since_ns + s->o.silence_ns;
         wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
     }
     return wake_ns;

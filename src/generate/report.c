@@ -37,6 +37,8 @@ static void attempt_over(struct ms_scheduler *s, uint32_t i)
     bool silent = q->state == MS_REQUEST_ABORTING && q->why == MS_WHY_SILENT;
 
     ms_request_leave(s, i);
+    if (q->state == MS_REQUEST_RUNNING)
+        q->why = MS_WHY_CHUNK;
     if (q->ends)
         over(s, i);
     else if (silent)
@@ -73,6 +75,7 @@ int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e)
         finished(s, i); /* also one that was being aborted: it was quicker */
     } else if (e->what == MS_FAILED) {
         ms_request_leave(s, i);
+        q->why = MS_WHY_FAILED;
         if (q->ends)
             over(s, i);
         else

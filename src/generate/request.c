@@ -1,4 +1,5 @@
 /* request.c - one request: queued, sent, aborted, over */
+#include "generate/explain.h"
 #include "generate/scheduler_impl.h"
 
 #include <assert.h>
@@ -56,7 +57,7 @@ static void rank(struct ms_scheduler *s, struct ms_gen_request *q)
 {
     q->rank = s->o.policy->rank ? s->o.policy->rank(s, q) : 0;
     if (s->o.ageing > 0) /* all age alike, so the time of arrival says it all */
-        q->rank += (float)(s->o.ageing * (double)q->queued_ns / 1e9);
+        q->rank += (float)(s->o.ageing * (double)q->since_ns / 1e9);
 }
 
 void ms_request_rank(struct ms_scheduler *s, uint32_t i)
@@ -70,7 +71,7 @@ void ms_request_queue(struct ms_scheduler *s, uint32_t i)
     struct ms_gen_request *q = &s->requests[i];
 
     q->state = MS_REQUEST_QUEUED;
-    q->queued_ns = s->now_ns;
+    q->since_ns = s->now_ns;
     rank(s, q);
     ms_queue_add(s, i);
     s->stats.queued++;
@@ -161,6 +162,13 @@ static uint32_t counted_kv(const struct ms_scheduler *s, const struct ms_gen_req
     return q->prompt + q->generated + more;
 }
 
+static uint8_t placed_by(const struct ms_gen_request *q, uint32_t replica)
+{
+    if (q->replica == replica && q->generated == 0)
+        return MS_PLACED_WARM;
+    return q->target == replica ? MS_PLACED_PLANNED : MS_PLACED_LOAD;
+}
+
 void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
 {
     struct ms_gen_request *q = &s->requests[i];
@@ -172,10 +180,11 @@ void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
     if (r->in_flight++ == 0)
         r->heard_ns = s->now_ns;
     q->state = MS_REQUEST_RUNNING;
+    q->placed = placed_by(q, replica);
     q->replica = replica;
     q->target = MS_NOWHERE;
     q->attempt++;
-    q->heard_ns = s->now_ns;
+    q->since_ns = s->now_ns;
     q->kv = counted_kv(s, q);
     r->kv += q->kv;
     if (q->generated == 0)
@@ -199,7 +208,7 @@ void ms_request_heard(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
 
-    q->heard_ns = s->now_ns;
+    q->since_ns = s->now_ns;
     s->replicas[q->replica].heard_ns = s->now_ns;
     s->replicas[q->replica].probed = 0;
     if (q->after != MS_NONE) {
@@ -260,7 +269,7 @@ void ms_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends
     q->state = MS_REQUEST_ABORTING;
     s->stats.running--;
     s->stats.aborting++;
-    q->heard_ns = s->now_ns;
+    q->since_ns = s->now_ns;
     replica_remove(s, i);
     replica_add(s, i);
 }
@@ -277,7 +286,7 @@ void ms_request_failed(struct ms_scheduler *s, uint32_t i)
         known |= q->failed_on[k] == on;
     if (!known) {
         if (q->failures < FAILED_ON_MAX)
-            q->failed_on[q->failures] = on;
+            q->failed_on[q->failures] = (uint16_t)on;
         q->failures++;
     }
     ms_request_queue(s, i);

@@ -106,7 +106,7 @@ static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
 
 static void pump(struct ms_scheduler *s)
 {
-    while (s->queue.count > 0) {
+    while (s->queue.count > 0 && !s->paused) {
         uint32_t i = s->queue.at[0].index;
         uint32_t to = place(s, &s->requests[i]);
 
@@ -192,24 +192,39 @@ static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
 
 static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
                                              const struct ms_generate_event *) = {
-    [MS_SUBMIT] = ms_group_submit,       [MS_CANCEL_GROUP] = cancel_group,
-    [MS_CANCEL] = cancel_request,        [MS_CANCEL_ALL] = cancel_all,
-    [MS_REPLICA_UP] = ms_replica_up,     [MS_REPLICA_DOWN] = ms_replica_down,
-    [MS_DRAIN] = ms_replica_drain,       [MS_PROGRESS] = ms_report_take,
-    [MS_CHUNK] = ms_report_take,         [MS_FINISHED] = ms_report_take,
-    [MS_ABORTED] = ms_report_take,       [MS_FAILED] = ms_report_take,
-    [MS_LOAD] = ms_replica_load,         [MS_ALIVE] = ms_replica_alive,
-    [MS_WEIGHTS] = ms_weights_begin,     [MS_WEIGHTS_READY] = ms_weights_ready,
-    [MS_ADVANCE] = ms_deliver_advance,   [MS_VERDICT] = ms_deliver_verdict,
-    [MS_PULL] = ms_deliver_pull,         [MS_CONSUMED] = ms_deliver_consumed,
-    [MS_RETURNED] = ms_deliver_returned, [MS_TICK] = tick,
+    [MS_SUBMIT] = ms_group_submit,
+    [MS_CANCEL_GROUP] = cancel_group,
+    [MS_CANCEL] = cancel_request,
+    [MS_CANCEL_ALL] = cancel_all,
+    [MS_REPLICA_UP] = ms_replica_up,
+    [MS_REPLICA_DOWN] = ms_replica_down,
+    [MS_DRAIN] = ms_replica_drain,
+    [MS_PROGRESS] = ms_report_take,
+    [MS_CHUNK] = ms_report_take,
+    [MS_FINISHED] = ms_report_take,
+    [MS_ABORTED] = ms_report_take,
+    [MS_FAILED] = ms_report_take,
+    [MS_LOAD] = ms_replica_load,
+    [MS_ALIVE] = ms_replica_alive,
+    [MS_WEIGHTS] = ms_weights_begin,
+    [MS_WEIGHTS_READY] = ms_weights_ready,
+    [MS_ADVANCE] = ms_deliver_advance,
+    [MS_VERDICT] = ms_deliver_verdict,
+    [MS_PULL] = ms_deliver_pull,
+    [MS_CONSUMED] = ms_deliver_consumed,
+    [MS_RETURNED] = ms_deliver_returned,
+    [MS_TICK] = tick,
+    [MS_WEIGHTS_FAILED] = ms_weights_failed,
+    [MS_PAUSE] = ms_weights_pause,
+    [MS_RESUME] = ms_weights_resume,
+    [MS_TAKE] = ms_deliver_take,
 };
 
 /* What moves is decided when nothing waits: a queue keeps replicas full by itself. */
 static bool may_rebalance(const struct ms_scheduler *s)
 {
     return s->o.rebalance_ns > 0 && s->o.policy->rebalance && s->queue.count == 0 &&
-           s->stats.aborting == 0 && s->stats.running > 0 && !s->weights;
+           s->stats.aborting == 0 && s->stats.running > 0 && !s->weights && !s->paused;
 }
 
 static void decide_all(struct ms_scheduler *s)
@@ -247,6 +262,17 @@ int ms_scheduler_step(struct ms_scheduler *s,
     *decisions = s->out;
     *count = s->out_count;
     return 0;
+}
+
+uint64_t
+ms_scheduler_request(const struct ms_scheduler *s, uint64_t group, uint32_t seq)
+{
+    uint32_t i = ms_group_find(s, group);
+    uint32_t q = i == MS_NONE ? MS_NONE : s->groups[i].first;
+
+    while (q != MS_NONE && s->requests[q].seq != seq)
+        q = s->requests[q].next;
+    return q == MS_NONE ? 0 : ms_request_id(s, q);
 }
 
 int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s)

@@ -69,6 +69,10 @@ enum ms_generate_what {
     MS_CONSUMED,      /* id: a batch's */
     MS_RETURNED,      /* id: a batch's: its consumer died */
     MS_TICK,
+    MS_WEIGHTS_FAILED, /* the update was given up: replicas go on with what they have */
+    MS_PAUSE, /* mode: nothing is sent; requests are aborted (ABORT) or go on */
+    MS_RESUME,
+    MS_TAKE, /* id: one ready group's, whose samples are consumed; -EAGAIN: not ready */
     MS_GENERATE_WHATS
 };
 
@@ -119,6 +123,9 @@ enum ms_generate_why {
     MS_WHY_POISON,
     MS_WHY_STALE,
     MS_WHY_FILTERED,
+    MS_WHY_FAILED, /* explain.h only, from here on: its attempt failed */
+    MS_WHY_LOST,   /* its replica went */
+    MS_WHY_CHUNK,  /* the attempt ended at its max_tokens */
 };
 
 struct ms_generate_decision {
@@ -159,6 +166,10 @@ int ms_scheduler_step(struct ms_scheduler *s,
                       int64_t now_ns,
                       const struct ms_generate_decision **decisions,
                       size_t *count);
+
+/* The id of one request of a group; 0: there is no such. */
+uint64_t
+ms_scheduler_request(const struct ms_scheduler *s, uint64_t group, uint32_t seq);
 
 /* When the next TICK is wanted; MS_NEVER: only events matter. */
 int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s);

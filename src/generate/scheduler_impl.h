@@ -8,6 +8,7 @@
  *   replica.c    replicas: up, down, silent, drained
  *   weights.c    new weights, as a barrier or one replica after the other
  *   report.c     what engines report
+ *   explain.c    why a request is where it is
  */
 #ifndef MS_GENERATE_SCHEDULER_IMPL_H
 #define MS_GENERATE_SCHEDULER_IMPL_H
@@ -20,6 +21,7 @@
 void ms_queue_add(struct ms_scheduler *s, uint32_t request);
 void ms_queue_remove(struct ms_scheduler *s, uint32_t request);
 void ms_queue_moved(struct ms_scheduler *s, uint32_t request); /* its rank changed */
+uint64_t ms_queue_ahead(const struct ms_scheduler *s, uint32_t request);
 void ms_deadlines_add(struct ms_scheduler *s, uint32_t group);
 void ms_deadlines_remove(struct ms_scheduler *s, uint32_t group);
 void ms_gen_list_add(struct ms_scheduler *s, struct ms_gen_list *l, uint32_t group);
@@ -77,6 +79,7 @@ int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e
 int ms_deliver_pull(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_consumed(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_returned(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_deliver_take(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e);
 void ms_deliver(struct ms_scheduler *s);
 void ms_bias_add(uint64_t *bins, uint32_t tokens);
@@ -103,6 +106,9 @@ struct ms_gen_replica *ms_replica_of(struct ms_scheduler *s,
 int ms_weights_begin(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_weights_ready(struct ms_scheduler *s, const struct ms_generate_event *e);
 void ms_weights_go_on(struct ms_scheduler *s); /* a replica is idle, gone or new */
+int ms_weights_failed(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_weights_pause(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_weights_resume(struct ms_scheduler *s, const struct ms_generate_event *e);
 void ms_weights_tick(struct ms_scheduler *s);
 
 /* ---- report.c ---------------------------------------------------------------------- */

@@ -32,15 +32,16 @@ struct ms_gen_request {
     uint32_t prompt, generated, max_new;
     uint32_t kv;     /* tokens that it is counted with on its replica */
     uint32_t oldest; /* version of its oldest token */
-    uint32_t failed_on[2];
+    uint16_t failed_on[2];
     uint16_t seq;
     uint8_t state, failures;
     uint8_t ends; /* ABORTING: and then it is not wanted any more */
-    uint8_t why;  /* ABORTING */
-    uint8_t is_probe, unused;
-    uint32_t target; /* of a move; MS_NOWHERE otherwise */
-    float rank;      /* QUEUED: the smallest goes first */
-    int64_t heard_ns, queued_ns;
+    uint8_t why;  /* ABORTING, or why it left its replica last */
+    uint8_t is_probe;
+    uint8_t placed;   /* enum ms_explain_placed */
+    uint32_t target;  /* of a move; MS_NOWHERE otherwise */
+    float rank;       /* QUEUED: the smallest goes first */
+    int64_t since_ns; /* queued then, or heard of last */
 };
 
 enum ms_group_state {
@@ -125,7 +126,7 @@ struct ms_scheduler {
     struct ms_staleness admission;
     uint32_t version; /* the trainer's */
     /* the next weights: 0 none */
-    bool weights, rolling;
+    bool weights, rolling, paused;
     uint8_t weights_mode;
     uint32_t weights_version;
     int64_t weights_deadline_ns;
