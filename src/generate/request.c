@@ -6,6 +6,7 @@
 
 #define UNPARKED      (-2e9F) /* its rank: before all others */
 #define FAILED_ON_MAX 2       /* replicas remembered; the next one makes three */
+#define COUNTED_MAX   15
 
 uint64_t ms_request_id(const struct ms_scheduler *s, uint32_t i)
 {
@@ -276,21 +277,30 @@ void ms_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends
 
 /* ---- over -------------------------------------------------------------------------- */
 
+/* No replica is left that has not failed it. */
+static bool has_failed_everywhere(const struct ms_scheduler *s,
+                                  const struct ms_gen_request *q)
+{
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        if (s->replicas[i].state != MS_REPLICA_GONE && !ms_request_failed_on(q, i))
+            return false;
+    return true;
+}
+
 void ms_request_failed(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
     uint32_t most = s->o.poison_replicas, on = q->replica;
-    bool known = false;
 
-    for (uint32_t k = 0; k < FAILED_ON_MAX && k < q->failures; k++)
-        known |= q->failed_on[k] == on;
-    if (!known) {
+    if (q->tries < COUNTED_MAX)
+        q->tries++;
+    if (!ms_request_failed_on(q, on) && q->failures < COUNTED_MAX) {
         if (q->failures < FAILED_ON_MAX)
             q->failed_on[q->failures] = (uint16_t)on;
         q->failures++;
     }
     ms_request_queue(s, i);
-    if (q->failures >= most)
+    if (q->failures >= most || (q->tries >= most && has_failed_everywhere(s, q)))
         ms_group_drop(s, q->group, MS_WHY_POISON);
 }
 

@@ -91,6 +91,26 @@ static int reserve_decisions(struct ms_scheduler *s, const struct ms_generate_ev
                             sizeof *s->out);
 }
 
+/* Not again where it has failed, while there is another replica, if only later. */
+static uint32_t
+elsewhere(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t here)
+{
+    uint32_t best = MS_NOWHERE;
+    bool is_any = false;
+
+    for (uint32_t i = 0; i < s->replica_count; i++) {
+        const struct ms_gen_replica *r = &s->replicas[i];
+
+        if (r->state != MS_REPLICA_OPEN || ms_request_failed_on(q, i))
+            continue;
+        is_any = true;
+        if (ms_replica_has_room(r, (uint64_t)q->prompt + q->generated) &&
+            (best == MS_NOWHERE || r->in_flight < s->replicas[best].in_flight))
+            best = i;
+    }
+    return is_any ? best : here;
+}
+
 /* Where the first of the queue goes: as it was planned if there is room, or as the policy
  * says. */
 static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
@@ -101,7 +121,8 @@ static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
         ms_replica_has_room(&s->replicas[to], (uint64_t)q->prompt + q->generated))
         return to;
     q->target = MS_NOWHERE;
-    return s->o.policy->place(s, q);
+    to = s->o.policy->place(s, q);
+    return to < MS_PARK && ms_request_failed_on(q, to) ? elsewhere(s, q, to) : to;
 }
 
 static void pump(struct ms_scheduler *s)

@@ -34,9 +34,11 @@ struct ms_gen_request {
     uint32_t oldest; /* version of its oldest token */
     uint16_t failed_on[2];
     uint16_t seq;
-    uint8_t state, failures;
-    uint8_t ends; /* ABORTING: and then it is not wanted any more */
-    uint8_t why;  /* ABORTING, or why it left its replica last */
+    uint8_t state;
+    uint8_t failures : 4,
+        tries : 4; /* replicas that failed it, and how often; 15: or more */
+    uint8_t ends;  /* ABORTING: and then it is not wanted any more */
+    uint8_t why;   /* ABORTING, or why it left its replica last */
     uint8_t is_probe;
     uint8_t placed;   /* enum ms_explain_placed */
     uint32_t target;  /* of a move; MS_NOWHERE otherwise */
@@ -157,6 +159,14 @@ static inline bool ms_replica_has_room(const struct ms_gen_replica *r, uint64_t 
 {
     return r->state == MS_REPLICA_OPEN && r->in_flight < r->slots &&
            (r->kv_max == 0 || r->kv + kv <= r->kv_max || r->in_flight == 0);
+}
+
+/* Has this replica failed it, as far as that is remembered? */
+static inline bool ms_request_failed_on(const struct ms_gen_request *q,
+                                        uint32_t replica)
+{
+    return (q->failures > 0 && q->failed_on[0] == replica) ||
+           (q->failures > 1 && q->failed_on[1] == replica);
 }
 
 /* A seeded number, 0 to n - 1. */
