@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Batches need numpy, which is imported when they are asked for."""
+    """Batches need numpy, which is imported when they are asked for; generation too."""
+    if name == "generate":
+        import muster.generate
+
+        return muster.generate
     if name not in __all__:
         raise AttributeError(f"module 'muster' has no attribute {name!r}")
     from muster import batch
