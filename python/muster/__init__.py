@@ -26,6 +26,7 @@ from muster.dispatch import *
 from muster.errors import *
 from muster.future import Future, get, wait
 from muster.groups import *
+from muster.rendezvous import Rendezvous, World
 from muster.resources import ResourceManager, ResourcePool
 from muster.stream import Stream
 from muster.view import View
@@ -61,12 +62,14 @@ __all__ = [
     "Processes",
     "Ragged",
     "Ref",
+    "Rendezvous",
     "ResourcePool",
     "ResourceManager",
     "Reservation",
     "Stream",
     "View",
     "WorkerConfig",
+    "World",
     "barrier",
     "collective_group",
     "empty",

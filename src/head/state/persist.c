@@ -12,6 +12,7 @@
 #include "head/nodes/node.h"
 #include "head/place/kept_groups.h"
 #include "head/place/place.h"
+#include "head/rendezvous/rendezvous.h"
 #include "head/state/journal.h"
 
 #include <errno.h>
@@ -32,11 +33,10 @@ enum {
     FIRST_LASTING = MS_PERSIST_JOB,
 };
 
-/* Without memory it is not kept until the journal is written anew. */
-static void put_message(struct ms_journal *j,
-                        uint32_t space,
-                        const char *key,
-                        const ProtobufCMessage *m)
+void ms_persist_put(struct ms_journal *j,
+                    uint32_t space,
+                    const char *key,
+                    const ProtobufCMessage *m)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
 
@@ -55,7 +55,7 @@ static void put_entry(struct ms_journal *j, const struct ms_kv_entry *e)
     m.owner_kind = e->owner.kind;
     m.owner = e->owner.id;
     m.revision = e->revision;
-    put_message(j, SPACE_KV, e->key, &m.base);
+    ms_persist_put(j, SPACE_KV, e->key, &m.base);
 }
 
 static void put_entries(const struct ms_head *h, struct ms_journal *d)
@@ -128,7 +128,7 @@ static void put_group(struct ms_journal *d, const struct ms_kept_group *k)
     char key[24];
 
     snprintf(key, sizeof key, "%" PRIu64, k->message->status->id);
-    put_message(d, SPACE_GROUP, key, &k->message->base);
+    ms_persist_put(d, SPACE_GROUP, key, &k->message->base);
 }
 
 void ms_persist_group(struct ms_head *h,
@@ -279,7 +279,7 @@ static void put_spec(struct ms_journal *d, const struct ms_cluster *c)
     m.objects = c->objects;
     m.slots = list;
     m.n_slots = c->count;
-    put_message(d, SPACE_CLUSTER, c->name, &m.base);
+    ms_persist_put(d, SPACE_CLUSTER, c->name, &m.base);
 }
 
 void ms_persist_cluster(struct ms_head *h, const struct ms_cluster *c)
@@ -413,6 +413,7 @@ static void on_grace(void *arg)
     }
     if (has_changed)
         ms_head_kv_changed(h);
+    ms_head_rendezvous_recover(h);
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         if (k->is_open)
             ms_persist_forget_group(h, k->message->status->id);
@@ -463,6 +464,7 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
         [SPACE_STORE] = take_id,
         [SPACE_CLUSTER] = take_cluster,
         [SPACE_NODE] = take_node,
+        [MS_PERSIST_RENDEZVOUS] = ms_head_rendezvous_take,
     };
 
     if (space < MS_COUNT(take) && take[space])
@@ -490,6 +492,7 @@ static void on_rewrite(void *arg, struct ms_journal *d)
         put_node(d, n->name);
     ms_list_each (e, &h->persist.nodes, struct expected, link)
         put_node(d, e->name);
+    ms_head_rendezvous_put_all(h, d);
 }
 
 int ms_persist_open(struct ms_head *h, struct ms_error *err)

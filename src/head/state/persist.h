@@ -22,6 +22,8 @@ struct ms_cluster;
 struct ms_journal;
 struct ms_head;
 
+enum { MS_PERSIST_RENDEZVOUS = 6 }; /* a space of the journal that is rendezvous/'s */
+
 /* Spaces of the journal that are of jobs/: what was submitted, by name; events of cores, by
  * "name/number"; snapshots of cores, by name; lines of the explanation, by "name/number";
  * incarnations, by "name/role". */
@@ -40,6 +42,12 @@ struct ms_persist {
     uint64_t kv_revision;       /* up to which the key-value store stands there */
     struct ms_timer timer;      /* owners that have not come back by then are gone */
 };
+
+/* Without memory it is not kept until the journal is written anew. */
+void ms_persist_put(struct ms_journal *j,
+                    uint32_t space,
+                    const char *key,
+                    const ProtobufCMessage *m);
 
 /* Reads what the head before has left, if there was one. */
 int ms_persist_open(struct ms_head *h, struct ms_error *err);
