@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import muster
 import pytest
 from generate_workers import Engine, PlainEngine, WholeEngine, answer
 from muster.generate import Group, GroupDropped, Scheduler

@@ -138,12 +138,13 @@ static PyObject *replicas_list(struct ms_rollout *r)
 
 PyObject *core_rollout_stats(struct ms_rollout *r)
 {
-    MS_CLEANUP(core_unref) PyObject *replicas = replicas_list(r);
+    MS_CLEANUP(core_unref) PyObject *replicas = NULL;
     struct ms_rollout_stats s;
 
+    ms_rollout_stats(r, &s);
+    replicas = replicas_list(r);
     if (!replicas)
         return NULL;
-    ms_rollout_stats(r, &s);
 #define COUNT(name) #name, (unsigned long long)s.core.name
     return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsIsdsdsO}",
                          "submitted",

@@ -20,6 +20,8 @@ void ms_rollout_stats(struct ms_rollout *r, struct ms_rollout_stats *out)
 {
     MS_LOCK(&r->lock);
 
+    if (ms_rollout_check(r) == 0)
+        ms_rollout_replicas_check(r);
     *out = (struct ms_rollout_stats){.core = ms_scheduler_stats(r->core),
                                      .submitted = r->submitted,
                                      .version = r->version,

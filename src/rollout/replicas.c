@@ -124,6 +124,15 @@ bool ms_rollout_replica_has_changed(struct ms_rollout *r, struct replica *rep)
     return true;
 }
 
+void ms_rollout_replicas_check(struct ms_rollout *r)
+{
+    for (size_t i = 0; i < r->replica_count; i++)
+        if (r->replicas[i])
+            ms_rollout_replica_has_changed(r, r->replicas[i]);
+    if (r->event_count > 0)
+        ms_rollout_step(r, NULL);
+}
+
 /* ---- sought ------------------------------------------------------------------------ */
 
 void ms_rollout_replica_found(struct ms_rollout *r, struct replica *rep)

@@ -112,6 +112,8 @@ int ms_rollout_step(struct ms_rollout *r, const struct ms_generate_event *e)
         rc = step_one(r, e);
     step_waiting(r);
     r->is_stepping = false;
+    if (r->is_paused)
+        ms_rollout_news(r); /* nothing may run any more */
     ms_rollout_arm(r);
     return rc;
 }

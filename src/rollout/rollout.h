@@ -169,7 +169,8 @@ int ms_rollout_weights_begin(struct ms_rollout *r,
                              bool rolling,
                              int64_t deadline_ns);
 /* The next replica to give the weights to: 1. At a barrier not before all of them can get
- * them. 0: there is none left. -EAGAIN: wait. -EINVAL: no update is under way. */
+ * them. 0: there is none left, and the update has ended or waits for ms_rollout_weights_ready.
+ * -EAGAIN: wait. */
 int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica);
 /* That one has them. The update ends with the last. */
 int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t replica);

@@ -185,6 +185,8 @@ void ms_rollout_replica_released(struct ms_rollout *r, struct replica *rep);
 void ms_rollout_replica_up(struct ms_rollout *r, struct replica *rep);
 /* True if another worker has its place now: then it is down. */
 bool ms_rollout_replica_has_changed(struct ms_rollout *r, struct replica *rep);
+/* Of all: those that run nothing are not heard of otherwise. */
+void ms_rollout_replicas_check(struct ms_rollout *r);
 int64_t ms_rollout_replicas_tick(struct ms_rollout *r, int64_t now_ns);
 void ms_rollout_replica_measure(struct ms_rollout *r,
                                 struct replica *rep,

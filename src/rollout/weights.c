@@ -30,6 +30,7 @@ int ms_rollout_weights_begin(struct ms_rollout *r,
         return rc;
     if (r->is_updating)
         return -EBUSY;
+    ms_rollout_replicas_check(r);
     if (version <= r->version)
         return -EINVAL;
     r->is_updating = true;
@@ -119,7 +120,7 @@ int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica)
     if (rc < 0)
         return rc;
     if (!r->is_updating)
-        return -EINVAL;
+        return 0; /* it ended with the last one that was ready */
     told = look(r, &is_some_untold);
     if (told && (r->is_rolling || !is_some_untold)) {
         told->update = UPDATE_GIVEN;
@@ -164,6 +165,7 @@ int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t number)
     rc = ms_rollout_check(r);
     if (rc < 0)
         return rc;
+    ms_rollout_replicas_check(r);
     rep = ms_rollout_replica_find(r, number);
     if (!r->is_updating || !rep || rep->update != UPDATE_GIVEN) {
         rc = -ENOENT; /* it was lost meanwhile */
