@@ -141,7 +141,12 @@ class HttpEngine:
         if isinstance(prompt, str):
             prompt = await server.tokenize(prompt)
         tokens = [*prompt, *(request.get("tokens") or ())]
-        new, options = int(request["max_new_tokens"]), request.get("sampling") or {}
+        new, options = (
+            int(request["max_new_tokens"]),
+            dict(request.get("sampling") or {}),
+        )
+        if "seed" in options:  # the samples of a group differ all the same
+            options["seed"] += request.get("seq", 0)
         name = uuid.uuid4().hex  # ours: SGLang aborts all whose names begin alike
         parts = server.parts(name, tokens, new, options)
         is_over = False
@@ -298,8 +303,6 @@ async def _next(parts: Any, run: _Run) -> Part | None:
 
 
 def _checked(request: Mapping[str, Any]) -> str:
-    if unknown := set(request) - set(REQUEST):
-        raise ValueError(f"request: unknown fields {', '.join(sorted(unknown))}")
     prompt, rid = request["prompt"], request["rid"]
     if not isinstance(rid, str) or not rid:
         raise TypeError(f"request: rid must be a text: {rid!r}")
