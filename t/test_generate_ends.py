@@ -4,7 +4,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from doc_rig import blocks_of
 from helpers import Driver
+from test_doc import run
 
 DRIVER = """
 import os, sys, threading, time
@@ -71,3 +73,7 @@ def test_nothing_is_left(tmp_path: Path, how: str) -> None:
     assert code == (-signal.SIGKILL if how == "killed" else 0), err
     assert driver.left() == []
     assert not [one for one in tmp_path.iterdir() if one.name.startswith("lengths.")]
+
+
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    run(blocks_of("doc/generation.md", "python", "import muster\n\n\nclass"), tmp_path)
