@@ -166,12 +166,10 @@ class View:
 
     def _peer(self, index: int) -> _core.Peer:
         self._refresh()
-        peers = self._peers
-        if not peers:
+        if not self._peers:
             self._destroyed()
-        if type(index) is not int or not -len(peers) <= index < len(peers):
-            self._member(index)  # says why there is none
-        return peers[index]
+        self._member(index)
+        return self._peers[index]
 
     def _connected(self) -> list[_core.Peer]:
         """Those of all its workers, which can be called from this process."""
@@ -185,9 +183,8 @@ class View:
     def _member(self, index: int) -> Member:
         if not isinstance(index, int):
             raise TypeError(f"the number of a worker is an int: {index!r}")
-        count = len(self)
-        if not -count <= index < count:
-            raise IndexError(f"{self._name} has no worker {index}: it has {count}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
         return self._members[index]
 
     @options_checked

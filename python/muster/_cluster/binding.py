@@ -61,14 +61,12 @@ class Binding:
         made._engines = self._engines
         return made
 
-    def refresh(self) -> int:
-        """Forget the places if any process has resized or initialized a cluster since; how
-        many such changes this process knows of."""
+    def refresh(self) -> None:
+        """Forget the places if any process has resized or initialized a cluster since."""
         known = api.changes()
         if known != self._changes:
             self._changes = known
             self.forget()
-        return known
 
     def forget(self, rank: int | None = None) -> None:
         """That rank, or all of them, may be elsewhere in the mesh by now."""

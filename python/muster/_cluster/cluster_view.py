@@ -99,7 +99,8 @@ class ClusterView(View):
 
     def _refresh(self) -> None:
         """It may have been resized or initialized by another process."""
-        known = self._bound.refresh()
+        self._bound.refresh()
+        known = api.changes()
         if known == self._changes or self._gone:
             return
         self._changes = known

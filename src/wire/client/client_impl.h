@@ -150,7 +150,6 @@ struct ms_call {
     bool given_up;  /* and what comes of it is given back */
     bool done, ends_stream;
     int64_t begun_ns, deadline_ns;
-    uint64_t flow;
     uint8_t *request; /* kept to be sent again; NULL if it was too big */
     size_t request_len;
     uint8_t kind, reply_codec;
