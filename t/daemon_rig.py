@@ -21,7 +21,11 @@ from helpers import (
     wait_gone,
 )
 
-CLI = os.environ.get("MUSTER_CLI") or str(Path(sys.executable).parent / "muster")
+CLI = (
+    os.environ.get("MUSTER_CLI")
+    or os.environ.get("MUSTER_BIN")  # of tools/package-run
+    or str(Path(sys.executable).parent / "muster")
+)
 
 
 class Process:

@@ -33,6 +33,15 @@ def test_a_forked_child_leaves_the_session_alone(session: Any, cluster: Make) ->
     assert echo.execute_rank_zero_sync("echo", 1) == 1
 
 
+def test_a_constructor_raises_a_timeout_of_its_own(cluster: Make) -> None:
+    class Late:
+        def __init__(self) -> None:
+            raise TimeoutError("no peer within 3 s")
+
+    with pytest.raises(TimeoutError, match="no peer within 3 s"):
+        cluster(Late)
+
+
 def test_a_forked_child_cannot_call(cluster: Make) -> None:
     """Its parent's connections are not its own."""
     echo = cluster(Echo)

@@ -140,7 +140,7 @@ roles:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("roles: {a: {world_size: three}}", "1:25: a whole number is wanted here"),
+        ("roles: {a: {world_size: three}}", '1:25: a whole number, "min:max"'),
         ("roles:\n  a: {}\n  b:\n    worldsize: 3", "4:5: role 'b' has no key"),
         ("nodes:\n  - name: a\n    gpu: 3", "3:5: a node has no key 'gpu'; is 'gpus'"),
         ("nodes:\n\t- name: a", "2:1: found character that cannot start any token"),

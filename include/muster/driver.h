@@ -21,6 +21,7 @@
 #include <muster/cluster.h>
 #include <muster/error.h>
 #include <muster/future.h>
+#include <muster/generate.h>
 #include <muster/resource.h>
 #include <muster/session.h>
 #include <muster/value.h>

@@ -193,6 +193,11 @@ static PyMethodDef head_methods[] = {
     {"stop", head_stop, METH_VARARGS, NULL},
     {"stop_at_exit", head_stop_at_exit, METH_NOARGS, NULL},
     {"forget", head_forget, METH_NOARGS, NULL},
+    {"record", head_record, METH_O, NULL},
+    {"record_end", head_record_end, METH_NOARGS, NULL},
+    {"add_span", head_add_span, METH_VARARGS, NULL},
+    {"add_mark", head_add_mark, METH_VARARGS, NULL},
+    {"add_count", head_add_count, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyMemberDef head_members[] = {
@@ -206,6 +211,7 @@ static PyGetSetDef head_getset[] = {
     {"alive", get_alive, NULL, NULL, NULL},
     {"joined", get_joined, NULL, NULL, NULL},
     {"changes", get_changes, NULL, NULL, NULL},
+    {"is_recording", head_is_recording, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot head_slots[] = {{Py_tp_new, head_new},

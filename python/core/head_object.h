@@ -4,6 +4,7 @@
  * head_start.c  start: the driver's session (src/session) from its options
  * operation.c   any request, and what has not been answered yet
  * head_events.c the lines that workers print, changes of nodes
+ * timeline.c    what happened when, into a file
  */
 #ifndef MS_PYTHON_HEAD_OBJECT_H
 #define MS_PYTHON_HEAD_OBJECT_H
@@ -43,6 +44,12 @@ PyObject *head_request(PyObject *self, PyObject *args);
 PyObject *head_status(PyObject *self, PyObject *timeout);
 PyObject *head_next_nodes(PyObject *self, PyObject *timeout);
 PyObject *head_next_logs(PyObject *self, PyObject *timeout);
+PyObject *head_record(PyObject *self, PyObject *path);
+PyObject *head_record_end(PyObject *self, PyObject *unused);
+PyObject *head_is_recording(PyObject *self, void *unused);
+PyObject *head_add_span(PyObject *self, PyObject *args);
+PyObject *head_add_mark(PyObject *self, PyObject *args);
+PyObject *head_add_count(PyObject *self, PyObject *args);
 
 /* On the head's thread. */
 void head_on_log(void *arg, const Muster__LogLines *lines);

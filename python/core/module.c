@@ -325,6 +325,7 @@ static int add_all(PyObject *module)
                                        &core_rows,
                                        &core_held,
                                        &core_staleness,
+                                       &core_rollout,
                                        &core_replay};
     PyMethodDef *const functions[] = {core_call_functions,
                                       core_call_many_functions,

@@ -9,7 +9,7 @@ muster.shutdown()
 # first: it watches which hooks the others register
 from muster._worker import fork_hooks  # noqa: F401  isort: skip
 
-from muster import _core, api, dispatch, errors, groups, kv
+from muster import _core, api, dispatch, errors, groups, kv, timeline
 from muster._cluster.member import helpers
 from muster._cluster.role import roles
 from muster._data import plain, serialize
@@ -26,6 +26,7 @@ from muster.dispatch import *
 from muster.errors import *
 from muster.future import Future, get, wait
 from muster.groups import *
+from muster.rendezvous import Rendezvous, World
 from muster.resources import ResourceManager, ResourcePool
 from muster.stream import Stream
 from muster.view import View
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Batches need numpy, which is imported when they are asked for."""
+    """Batches need numpy, which is imported when they are asked for; generation too."""
+    if name == "generate":
+        import muster.generate
+
+        return muster.generate
     if name not in __all__:
         raise AttributeError(f"module 'muster' has no attribute {name!r}")
     from muster import batch
@@ -57,12 +62,14 @@ __all__ = [
     "Processes",
     "Ragged",
     "Ref",
+    "Rendezvous",
     "ResourcePool",
     "ResourceManager",
     "Reservation",
     "Stream",
     "View",
     "WorkerConfig",
+    "World",
     "barrier",
     "collective_group",
     "empty",
@@ -79,6 +86,7 @@ __all__ = [
     "put",
     "store_stats",
     "stored_objects",
+    "timeline",
     "wait",
     "worker_config",
 ]

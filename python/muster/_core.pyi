@@ -163,6 +163,29 @@ class Head:
         """Of any cluster, that this process knows of."""
 
     @property
+    def is_recording(self) -> bool:
+        """A timeline is written."""
+
+    def record(self, path: str | None, /) -> None:
+        """Write a timeline to this file, or to that of the session's folder."""
+    def record_end(self) -> None: ...
+    def add_span(
+        self,
+        track: str,
+        name: str,
+        begin_ns: int,
+        end_ns: int,
+        flow: int,
+        nests: bool,
+        args: str | None,
+        /,
+    ) -> None:
+        """Times are those of time.monotonic_ns(); args is a JSON object."""
+    def add_mark(
+        self, track: str, name: str, at_ns: int, args: str | None, /
+    ) -> None: ...
+    def add_count(self, track: str, name: str, at_ns: int, value: float, /) -> None: ...
+    @property
     def alive(self) -> bool:
         """False once the agent is lost or the head was stopped."""
 
@@ -541,6 +564,90 @@ def partition(
     """int64 in, the part of each row as uint32 out (src/batch/partition.h)."""
 
 # ---- the store ------------------------------------------------------------------------
+
+# (tokens, logprobs, versions, finish_reason, replica or -1, attempt, seq, rid, failure, it
+# belongs to the group)
+RolloutSample = tuple[
+    list[int], list[float] | None, list[int], str, int, int, int, str, str, bool
+]
+# (id, key, why it was dropped or None, samples)
+RolloutGroup = tuple[int, int, str | None, list[RolloutSample]]
+# (at_ns, name, it is a decision, request, group, seq, replica or -1, attempt, tokens, version,
+# why or None)
+RolloutMark = tuple[int, str, bool, int, int, int, int, int, int, int, str | None]
+
+class Rollout:
+    """Generation on clusters (src/rollout/rollout.h). Nothing waits but `wait`: None means
+    not yet."""
+
+    def __init__(
+        self,
+        *,
+        engine: str,
+        policy: str,
+        seed: int,
+        chunk: int,
+        max_staleness: int,
+        batch: int,
+        filter: bool,
+        poison: int,
+        silence: float,
+        probe: float,
+        rebalance: float,
+        ageing: float,
+        history: str | None,
+        history_prompts: int,
+        version: int,
+    ) -> None: ...
+    @property
+    def version(self) -> int: ...
+    def close(self) -> None: ...
+    def wait(self, seen: int, seconds: float | None, /) -> int:
+        """The number of news, as soon as it is not `seen`, at most after that time."""
+
+    def listen(self) -> int: ...
+    def unlisten(self, fd: int, /) -> None: ...
+    def add(self, replica: int, peer: Peer, slots: int, kv_tokens: int, /) -> None: ...
+    def drain(self, replica: int, /) -> None: ...
+    def has(self, replica: int, /) -> bool: ...
+    def submit(
+        self,
+        key: int,
+        prompt: Any,
+        sampling: dict[str, Any] | None,
+        samples: int,
+        surplus: int,
+        prompt_tokens: int,
+        max_new_tokens: int,
+        hint: int,
+        replica: int,
+        seconds: float | None,
+        /,
+    ) -> int: ...
+    def pull(self, groups: int, /) -> list[RolloutGroup] | None: ...
+    def take(self, group: int, /) -> RolloutGroup | None: ...
+    def take_dropped(self) -> RolloutGroup | None: ...
+    def judge(self) -> RolloutGroup | None: ...
+    def verdict(self, group: int, keep: bool, /) -> None: ...
+    def take_refill(self) -> int: ...
+    def cancel(self, group: int, /) -> None: ...
+    def cancel_rid(self, rid: str, /) -> None: ...
+    def cancel_all(self) -> None: ...
+    def rid(self, group: int, seq: int, /) -> str: ...
+    def weights_begin(
+        self, version: int, mode: int, rolling: bool, seconds: float | None, /
+    ) -> None: ...
+    def weights_next(self) -> int | None:
+        """-1: there is none left."""
+
+    def weights_ready(self, replica: int, /) -> None: ...
+    def weights_failed(self) -> None: ...
+    def pause(self, mode: int, /) -> None: ...
+    def is_paused(self) -> bool: ...
+    def resume(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    def explain(self, rid: str, /) -> dict[str, Any]: ...
+    def marks(self, number: int, /) -> tuple[list[RolloutMark], int]: ...
 
 class Staleness:
     """How many rollouts may begin: AReaL's rule (src/generate/staleness.h).

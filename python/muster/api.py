@@ -162,14 +162,18 @@ def session() -> Session:
     return _session
 
 
-def ask(verb: str, fields: _core.Message, wait: float = 0.0) -> _core.Message:
-    """Ask the session's head, which may take `wait` seconds for it. A worker joins its head
-    when that is needed first, or again."""
+def live_head() -> _core.Head:
+    """The session's. A worker joins its head when that is needed first, or again."""
     head = session().head
     if not head.alive and _core.in_worker() is not None:
         shutdown(grace=0)
         head = session().head
-    return head.request(verb, fields, wait + ANSWER_S)
+    return head
+
+
+def ask(verb: str, fields: _core.Message, wait: float = 0.0) -> _core.Message:
+    """Ask the session's head, which may take `wait` seconds for it."""
+    return live_head().request(verb, fields, wait + ANSWER_S)
 
 
 def is_initialized() -> bool:
@@ -270,6 +274,7 @@ def init(
     listen: "HOST:PORT" where a head of our own takes agents of other machines (`muster
         agent --head HOST:PORT`); they have the secret of secret_file.
     min_nodes: return when so many nodes are there; DeadlineExceeded says who is missing.
+        0: of a head that is joined, wait for none.
     timeout: for all of that; None: 60 s, 600 s where machines are waited for, 120 s where
         they are lent.
     log_to_driver: what workers print appears here too, with a prefix.
@@ -317,7 +322,9 @@ def init(
     launch = None
     if address != "local" and _options.is_open(asked, options):
         launch = _launch.find(os.environ)
-    options["min_nodes"] = _options.at_least_one(min_nodes, launch)
+    options["min_nodes"] = _options.nodes_awaited(
+        min_nodes, launch, bool(options["address"])
+    )
     if timeout is None:
         timeout = _launch.NODES_S if options["min_nodes"] > 1 else START_S
     _let_others_come(options, launch, secret_file, timeout)

@@ -24,7 +24,7 @@ from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
 from muster._session.package import send_again
 from muster._session.rendezvous import barrier
 from muster.config import WorkerConfig, fields_known, given_names, mesh_sizes
-from muster.errors import ClusterError, DeadlineExceeded, refused
+from muster.errors import ClusterError, DeadlineExceeded, RemoteError, refused
 from muster.resources import ResourceManager
 from muster.view import ENGINE, View, refuse_destroyed
 
@@ -186,7 +186,7 @@ class Cluster(ClusterView):
             return self
         try:
             status = self._operation.result(timeout)
-        except DeadlineExceeded:  # of a constructor
+        except (DeadlineExceeded, RemoteError):  # of a constructor, a TimeoutError too
             self._fail()
             raise
         except TimeoutError:

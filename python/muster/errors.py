@@ -29,6 +29,7 @@ __all__ = [
     "ObjectLost",
     "PlacementError",
     "RemoteError",
+    "RendezvousClosed",
     "SerializationError",
     "StoreFull",
     "WorkerDied",
@@ -74,6 +75,10 @@ class StoreFull(MusterError, MemoryError):
 
 class ObjectLost(MusterError):
     """An object of the store is gone: its node was lost, or nobody held it any more."""
+
+
+class RendezvousClosed(MusterError):
+    """A member has closed the rendezvous: nobody joins it any more."""
 
 
 class WorkerUnreachable(MusterError):

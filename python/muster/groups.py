@@ -49,21 +49,27 @@ class Bundle:
         _check_amount(gpus, "GPU")
         if gpus > 1 and gpus != int(gpus):
             raise ValueError(f"gpus: whole devices or a share of one: {gpus!r}")
-        self._message: _core.Message = {
-            "count": 1,
-            "cpu_milli": round(cpus * 1000),
-            "memory": parse_size(memory, "memory") if memory else 0,
-            "devices": int(gpus),
-            "share_milli": round(gpus * 1000) if 0 < gpus < 1 else 0,
-            "device_memory": parse_size(gpu_memory, "gpu_memory") if gpu_memory else 0,
-            "kind": kind or "",
-            "one_domain": one_domain,
-            "resources": [
+        message: _core.Message = {"count": 1, "cpu_milli": round(cpus * 1000)}
+        if 0 < gpus < 1:
+            message["share_milli"] = round(gpus * 1000)
+        elif gpus:
+            message["devices"] = int(gpus)
+        if memory:
+            message["memory"] = parse_size(memory, "memory")
+        if gpu_memory:
+            message["device_memory"] = parse_size(gpu_memory, "gpu_memory")
+        if kind:
+            message["kind"] = kind
+        if one_domain:
+            message["one_domain"] = True
+        if resources:
+            message["resources"] = [
                 {"name": name, "amount": _whole(name, amount)}
-                for name, amount in (resources or {}).items()
-            ],
-            "labels": _conditions(labels),
-        }
+                for name, amount in resources.items()
+            ]
+        if labels:
+            message["labels"] = _conditions(labels)
+        self._message = message
 
     @classmethod
     def of(cls, value: Bundle | Mapping[str, Any]) -> Bundle:
@@ -77,6 +83,8 @@ class Bundle:
                 f"{value!r}"
             )
         fields = {_KEYS[name]: v for name, v in value.items() if name in _KEYS}
+        if len(fields) == len(value):
+            return cls(**fields)
         rest = {name: v for name, v in value.items() if name not in _KEYS}
         for name in rest:
             meant = name.upper().removesuffix("S")
@@ -85,21 +93,20 @@ class Bundle:
                     f"a bundle has no {name!r}: write {meant!r} "
                     "(muster.Bundle(resources=...) takes any name)"
                 )
-        if rest:
-            fields["resources"] = {**(fields.get("resources") or {}), **rest}
+        fields["resources"] = {**(fields.get("resources") or {}), **rest}
         return cls(**fields)
 
     def __repr__(self) -> str:
-        m = self._message
+        m = self._message.get
         rest = [
-            [(one["name"], one["amount"]) for one in m["resources"]],
-            [(one["name"], one["condition"]) for one in m["labels"]],
+            [(one["name"], one["amount"]) for one in m("resources", ())],
+            [(one["name"], one["condition"]) for one in m("labels", ())],
         ]
         return (
-            f"<muster.Bundle: {m['cpu_milli'] / 1000:g} CPUs, "
-            f"{m['devices'] or m['share_milli'] / 1000:g} {m['kind'] or 'device'}s, "
-            f"{m['memory']} and {m['device_memory']} bytes"
-            f"{', one domain' if m['one_domain'] else ''}"
+            f"<muster.Bundle: {m('cpu_milli', 0) / 1000:g} CPUs, "
+            f"{m('devices', 0) or m('share_milli', 0) / 1000:g} {m('kind') or 'device'}s, "
+            f"{m('memory', 0)} and {m('device_memory', 0)} bytes"
+            f"{', one domain' if m('one_domain') else ''}"
             f"{f', {rest}' if any(rest) else ''}>"
         )
 
@@ -119,8 +126,8 @@ _KEYS = {name: name for name in "memory gpu_memory kind one_domain".split()}
 _KEYS |= {"CPU": "cpus", "GPU": "gpus", "resources": "resources", "labels": "labels"}
 
 
-def _conditions(labels: Mapping[str, str] | None) -> list[_core.Message]:
-    return [{"name": name, "condition": c} for name, c in (labels or {}).items()]
+def _conditions(labels: Mapping[str, str]) -> list[_core.Message]:
+    return [{"name": name, "condition": c} for name, c in labels.items()]
 
 
 def bundle_messages(
@@ -129,14 +136,14 @@ def bundle_messages(
     """As the head takes them: equal ones that stand side by side only once."""
     made: list[_core.Message] = []
     last: object = None
-    more = _conditions(labels)
+    more = _conditions(labels) if labels else None
     for value in bundles:
         if made and (value is last or value == last):
             made[-1] = {**made[-1], "count": made[-1]["count"] + 1}
             continue
         last = value
         one = Bundle.of(value)._message
-        made.append({**one, "labels": one["labels"] + more} if more else one)
+        made.append({**one, "labels": one.get("labels", []) + more} if more else one)
     return made
 
 

@@ -22,7 +22,7 @@ from muster.errors import DeadlineExceeded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Literal
 
     Owner = Literal["driver", "worker", "none"]
@@ -74,6 +74,33 @@ def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
 def delete(key: str) -> bool:
     """False: there was none."""
     return bool(api.ask("kv_delete", {"key": key})["done"])
+
+
+def add(key: str, amount: int) -> int:
+    """Add to a whole number, which is 0 where there is none, and return what it is then. It
+    is stored as digits, and belongs to nobody."""
+    return int(api.ask("kv_add", {"key": key, "amount": amount})["value"])
+
+
+def compare_set(key: str, expected: bytes, value: bytes) -> bytes | None:
+    """Store `value` if the entry is `expected`; b"" also if there is none. Returns the entry
+    as it is then; None: there is none."""
+    asked = {"key": key, "expected": expected, "value": value}
+    entry = api.ask("kv_compare_set", asked)
+    return _value(entry) if entry["key"] else None
+
+
+def wait(keys: Sequence[str], timeout: float) -> bool:
+    """Until there is an entry of each key; False: not within so many seconds."""
+    deadline = monotonic() + timeout
+    while True:
+        left = max(0.0, deadline - monotonic())
+        part = min(left, POLL_S)
+        asked = {"keys": list(keys), "wait_ns": _core.ns(part)}
+        if api.ask("kv_wait", asked, part)["done"]:
+            return True
+        if left <= part:
+            return False
 
 
 def keys(prefix: str = "") -> list[str]:

@@ -83,16 +83,20 @@ class ResourceManager:
         could never fit, or its time is up."""
         session = api.session()
         session.check_detached(detached, PlacementError)
-        asked = {
-            "name": name or "",
+        asked: _core.Message = {
             "bundles": bundle_messages(bundles, labels),
             "strategy": strategy,
-            "same": same or "",
-            "timeout_ns": _core.ns(timeout),
             "detached": detached,
-            "scope": self._group_scope,
             "ends_with_cluster": _ends_with_cluster,
         }
+        if name:
+            asked["name"] = name
+        if same:
+            asked["same"] = same
+        if timeout:
+            asked["timeout_ns"] = _core.ns(timeout)
+        if self._group_scope:
+            asked["scope"] = self._group_scope
         group = PlacementGroup(session.ask("place_group", asked, PlacementError))
         if wait and timeout > 0:
             try:

@@ -166,10 +166,12 @@ class View:
 
     def _peer(self, index: int) -> _core.Peer:
         self._refresh()
-        if not self._peers:
+        peers = self._peers
+        if not peers:
             self._destroyed()
-        self._member(index)
-        return self._peers[index]
+        if type(index) is not int or not -len(peers) <= index < len(peers):
+            self._member(index)  # says why there is none
+        return peers[index]
 
     def _connected(self) -> list[_core.Peer]:
         """Those of all its workers, which can be called from this process."""
@@ -183,8 +185,9 @@ class View:
     def _member(self, index: int) -> Member:
         if not isinstance(index, int):
             raise TypeError(f"the number of a worker is an int: {index!r}")
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f"{self._name} has no worker {index}: it has {count}")
         return self._members[index]
 
     @options_checked

@@ -141,6 +141,19 @@
 #define MS_BARRIER_NAME_MAX ((size_t)128)        /* characters of a barrier's name */
 #define MS_BARRIER_WAIT_NS  (7200 * MS_NS_PER_S) /* unless told otherwise */
 
+/* rendezvous and data shards (src/job) */
+#define MS_RENDEZVOUS_MEMBERS_MAX 4096u         /* of a world */
+#define MS_RENDEZVOUS_KEY_MAX     ((size_t)256) /* characters of a member's key */
+#define MS_RENDEZVOUS_DATA_MAX    ((size_t)4096) /* bytes that a member tells the others */
+#define MS_RENDEZVOUS_JOIN_NS     (86400 * MS_NS_PER_S) /* the longest time to join */
+#define MS_RENDEZVOUS_CLOSED_NS   (30 * MS_NS_PER_S)    /* a closed one is remembered */
+#define MS_RENDEZVOUS_MAX         1024u                 /* of one head */
+#define MS_SHARDS_OPEN_MAX        65536u /* shards of a queue that are out or came back */
+#define MS_SHARDS_REASON_MAX      ((size_t)256) /* bytes of why a shard failed */
+#define MS_SHARDS_TAKE_MAX        1024u         /* shards of one answer */
+#define MS_SHARD_QUEUES_MAX       1024u         /* of one head */
+#define MS_NODE_CHECK_MAX         4096u         /* nodes that are checked together */
+
 /* Agent */
 #define MS_WORKERS_MAX       4096u /* workers of one agent */
 #define MS_LAST_BEFORE_CRASH 5u    /* of these, lines before the stack of a crash */

@@ -10,6 +10,8 @@
  * cluster.c   clusters: create, destroy
  * call.c      calls
  * future.c    what was begun
+ * generate.c  schedulers of generation (src/rollout)
+ * samples.c   and what they hand out
  * failure.c   failures as errors
  */
 #ifndef MS_CAPI_CAPI_H

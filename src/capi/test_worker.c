@@ -108,6 +108,52 @@ static int say(void *self, struct muster_call *call, struct muster_error *err)
     return 0;
 }
 
+static int64_t int_of(const struct muster_value *map, const char *key, int64_t none)
+{
+    muster_value_get_int(muster_map_find(map, key), &none);
+    return none;
+}
+
+/* The next token is what is there so far, added up. */
+static int64_t sum_of(const struct muster_value *list)
+{
+    int64_t sum = 0, n = 0;
+
+    for (size_t i = 0; i < muster_list_count(list); i++) {
+        muster_value_get_int(muster_list_at(list, i), &n);
+        sum += n;
+    }
+    return sum;
+}
+
+/* generate(request) with sampling {length, pace_us, fail} */
+static int generate(void *self, struct muster_call *call, struct muster_error *err)
+{
+    const struct muster_value *request = muster_call_arg(call, 0),
+                              *sampling = muster_map_find(request, "sampling"),
+                              *before = muster_map_find(request, "tokens");
+    int64_t sum = sum_of(muster_map_find(request, "prompt")) + sum_of(before);
+    int64_t have = (int64_t)muster_list_count(before),
+            most = have + int_of(request, "max_new_tokens", 0),
+            length = int_of(sampling, "length", 10);
+    int rc = 0;
+
+    (void)self;
+    if (int_of(sampling, "fail", 0))
+        return muster_error_set(err, -EDOM, "Sick", "no tokens today");
+    for (; rc == 0 && have < most && have < length; have++) {
+        struct muster_value *chunk = muster_value_map(), *tokens = muster_value_list();
+        int64_t token = sum % 10007 + 1;
+
+        sum += token;
+        muster_list_append(tokens, muster_value_int(token));
+        muster_map_set(chunk, "tokens", tokens);
+        usleep((useconds_t)int_of(sampling, "pace_us", 0));
+        rc = muster_call_item(call, chunk);
+    }
+    return rc;
+}
+
 MUSTER_EXPORT const struct muster_worker_class test = {
     MUSTER_WORKER_CLASS,
     .name = "Test",
@@ -120,5 +166,6 @@ MUSTER_EXPORT const struct muster_worker_class test = {
                                               {"reverse", reverse},
                                               {"leave", leave},
                                               {"say", say},
+                                              {"generate", generate},
                                               {0}},
 };

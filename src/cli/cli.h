@@ -47,6 +47,7 @@ enum ms_opt {
     MS_OPT_PYTHON,
     MS_OPT_FORMAT,
     MS_OPT_ONCE,
+    MS_OPT_OUTPUT,
     /* head and agent */
     MS_OPT_LISTEN,
     MS_OPT_NAME,
@@ -197,6 +198,7 @@ enum ms_exit ms_cmd_get(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stop(const struct ms_cli *cli);
 enum ms_exit ms_cmd_logs(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stack(const struct ms_cli *cli);
+enum ms_exit ms_cmd_timeline(const struct ms_cli *cli);
 enum ms_exit ms_cmd_debug(const struct ms_cli *cli);
 enum ms_exit ms_cmd_doctor(const struct ms_cli *cli);
 enum ms_exit ms_cmd_version(const struct ms_cli *cli);
@@ -209,5 +211,6 @@ enum ms_exit ms_cmd_plan(const struct ms_cli *cli);
 enum ms_exit ms_cmd_run(const struct ms_cli *cli);
 enum ms_exit ms_cmd_bridge(const struct ms_cli *cli);
 enum ms_exit ms_cmd_hold(const struct ms_cli *cli);
+enum ms_exit ms_cmd_check(const struct ms_cli *cli);
 
 #endif

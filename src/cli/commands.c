@@ -117,6 +117,24 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_stack,
     },
     {
+        .name = "timeline",
+        .operands = "[FILE]",
+        .operands_max = 1,
+        .words = MS_WORDS_FILES,
+        .summary = "what happened when, as a trace that opens in Perfetto",
+        .text = "Of the session that runs, else of the newest that has ended, or of a "
+                "FILE that a driver has\nwritten. A driver records if it calls "
+                "muster.timeline.start() or has MUSTER_TIMELINE=1 in its\nenvironment: "
+                "every call to a worker, every generation request on its replica, and "
+                "what the\nprogram itself notes. The trace is JSON in Chrome's format, "
+                "for https://ui.perfetto.dev; without\n--output it is printed.",
+        .example = "muster timeline -o trace.json\n"
+                   "muster timeline --session 20261118-090330-17118 > trace.json",
+        .options = OPT(OUTPUT) | OPT(SESSION) | OPT(JSON),
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_timeline,
+    },
+    {
         .name = "debug",
         .operands = "[CLUSTER/RANK]",
         .operands_max = 1,
@@ -192,6 +210,20 @@ const struct ms_cli_command ms_cli_commands[] = {
         .options = OPT(ON) | OPT(ADDRESS) | OPT(LISTEN) | OPT(TIMEOUT) | OPT(JSON),
         .exits = 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_run,
+    },
+    {
+        .name = "check",
+        .operands = "FILE",
+        .operands_max = 1,
+        .words = MS_WORDS_FILES,
+        .summary = "is a job's file right, and do its roles fit on its nodes",
+        .text = "Every key is looked at; what is wrong is said with line, column and "
+                "the nearest key that\nthere is. Nothing is started. doc/jobs.md has "
+                "all keys.",
+        .example = "muster check job.yaml",
+        .options = OPT(JSON),
+        .exits = 1u << MS_EXIT_NO_ROOM,
+        .run = ms_cmd_check,
     },
     {
         .name = "plan",

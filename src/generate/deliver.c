@@ -154,6 +154,19 @@ static void consume(struct ms_scheduler *s, uint32_t i)
     ms_group_release(s, i);
 }
 
+int ms_deliver_take(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    uint32_t i = ms_group_find(s, e->id);
+
+    if (i == MS_NONE)
+        return -ENOENT;
+    if (s->groups[i].state != MS_GROUP_READY)
+        return -EAGAIN;
+    ms_gen_list_remove(s, &s->ready, i);
+    consume(s, i);
+    return 0;
+}
+
 /* Of the groups of one batch; -ENOENT: it has none. */
 static int each_of_batch(struct ms_scheduler *s, uint64_t batch, bool back)
 {

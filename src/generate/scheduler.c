@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 
 #define PROBE_NS        (10 * MS_NS_PER_S)
 #define POISON_REPLICAS 3
@@ -92,6 +91,26 @@ static int reserve_decisions(struct ms_scheduler *s, const struct ms_generate_ev
                             sizeof *s->out);
 }
 
+/* Not again where it has failed, while there is another replica, if only later. */
+static uint32_t
+elsewhere(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t here)
+{
+    uint32_t best = MS_NOWHERE;
+    bool is_any = false;
+
+    for (uint32_t i = 0; i < s->replica_count; i++) {
+        const struct ms_gen_replica *r = &s->replicas[i];
+
+        if (r->state != MS_REPLICA_OPEN || ms_request_failed_on(q, i))
+            continue;
+        is_any = true;
+        if (ms_replica_has_room(r, (uint64_t)q->prompt + q->generated) &&
+            (best == MS_NOWHERE || r->in_flight < s->replicas[best].in_flight))
+            best = i;
+    }
+    return is_any ? best : here;
+}
+
 /* Where the first of the queue goes: as it was planned if there is room, or as the policy
  * says. */
 static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
@@ -102,70 +121,16 @@ static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
         ms_replica_has_room(&s->replicas[to], (uint64_t)q->prompt + q->generated))
         return to;
     q->target = MS_NOWHERE;
-    return s->o.policy->place(s, q);
-}
-
-/* The first of those that wait for a replica with room, if it goes before the queue. */
-static uint32_t parked_next(const struct ms_scheduler *s)
-{
-    float rank = s->queue.count > 0 ? s->requests[s->queue.at[0].index].rank : INFINITY;
-    uint32_t best = MS_NONE;
-
-    for (size_t k = 0; s->parked > 0 && k < s->replica_count; k++) {
-        const struct ms_gen_replica *r = &s->replicas[k];
-        uint32_t i = r->parked_first;
-
-        if (i == MS_NONE || s->requests[i].rank > rank ||
-            !ms_replica_has_room(r, s->requests[i].prompt))
-            continue;
-        rank = s->requests[i].rank;
-        best = i;
-    }
-    return best;
-}
-
-/* Nothing else waits: what is parked goes where there is room, if that is sooner. */
-static void unpark_idle(struct ms_scheduler *s)
-{
-    uint32_t to;
-
-    for (size_t k = 0; s->parked > 0 && k < s->replica_count; k++)
-        while (s->replicas[k].parked > 0) {
-            uint32_t i = s->replicas[k].parked_last;
-
-            to = s->o.policy->unpark ? s->o.policy->unpark(s, &s->requests[i])
-                                     : MS_NOWHERE;
-            if (to == MS_NOWHERE)
-                break;
-            ms_request_send(s, i, to);
-        }
-}
-
-/* What the policy says of a step that begins may change the order of all. */
-static void begin(struct ms_scheduler *s)
-{
-    s->o.policy->begin(s);
-    for (size_t i = 0; i < s->queue.count; i++)
-        ms_request_order(s, s->queue.at[i].index);
-    ms_queue_sort(s);
+    to = s->o.policy->place(s, q);
+    return to < MS_PARK && ms_request_failed_on(q, to) ? elsewhere(s, q, to) : to;
 }
 
 static void pump(struct ms_scheduler *s)
 {
-    if (s->o.policy->begin && s->queue.count > 0 && s->parked == 0 &&
-        s->stats.running + s->stats.aborting == 0)
-        begin(s);
-    for (;;) {
-        uint32_t i = parked_next(s), to;
+    while (s->queue.count > 0 && !s->paused) {
+        uint32_t i = s->queue.at[0].index;
+        uint32_t to = place(s, &s->requests[i]);
 
-        if (i != MS_NONE) {
-            ms_request_send(s, i, s->requests[i].replica);
-            continue;
-        }
-        if (s->queue.count == 0)
-            break;
-        i = s->queue.at[0].index;
-        to = place(s, &s->requests[i]);
         if (to == MS_NOWHERE)
             return;
         if (to == MS_PARK)
@@ -173,7 +138,6 @@ static void pump(struct ms_scheduler *s)
         else
             ms_request_send(s, i, to);
     }
-    unpark_idle(s);
 }
 
 void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replica)
@@ -185,12 +149,6 @@ void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replic
     q->target = replica;
     s->stats.moved++;
     ms_request_abort(s, request, MS_WHY_MOVED, false);
-}
-
-void ms_scheduler_yield(struct ms_scheduler *s, uint32_t request)
-{
-    s->stats.yielded++;
-    ms_request_abort(s, request, MS_WHY_YIELDED, false);
 }
 
 /* ---- events ------------------------------------------------------------------------ */
@@ -249,33 +207,45 @@ static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
         s->last_guess_ns = s->now_ns;
         ms_groups_rank(s);
     }
-    if (s->o.rebalance_ns > 0 && s->o.policy->slice && s->queue.count > 0 &&
-        s->stats.aborting == 0 && !s->weights)
-        s->o.policy->slice(s);
     audit(s);
     return 0;
 }
 
 static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
                                              const struct ms_generate_event *) = {
-    [MS_SUBMIT] = ms_group_submit,       [MS_CANCEL_GROUP] = cancel_group,
-    [MS_CANCEL] = cancel_request,        [MS_CANCEL_ALL] = cancel_all,
-    [MS_REPLICA_UP] = ms_replica_up,     [MS_REPLICA_DOWN] = ms_replica_down,
-    [MS_DRAIN] = ms_replica_drain,       [MS_PROGRESS] = ms_report_take,
-    [MS_CHUNK] = ms_report_take,         [MS_FINISHED] = ms_report_take,
-    [MS_ABORTED] = ms_report_take,       [MS_FAILED] = ms_report_take,
-    [MS_LOAD] = ms_replica_load,         [MS_ALIVE] = ms_replica_alive,
-    [MS_WEIGHTS] = ms_weights_begin,     [MS_WEIGHTS_READY] = ms_weights_ready,
-    [MS_ADVANCE] = ms_deliver_advance,   [MS_VERDICT] = ms_deliver_verdict,
-    [MS_PULL] = ms_deliver_pull,         [MS_CONSUMED] = ms_deliver_consumed,
-    [MS_RETURNED] = ms_deliver_returned, [MS_TICK] = tick,
+    [MS_SUBMIT] = ms_group_submit,
+    [MS_CANCEL_GROUP] = cancel_group,
+    [MS_CANCEL] = cancel_request,
+    [MS_CANCEL_ALL] = cancel_all,
+    [MS_REPLICA_UP] = ms_replica_up,
+    [MS_REPLICA_DOWN] = ms_replica_down,
+    [MS_DRAIN] = ms_replica_drain,
+    [MS_PROGRESS] = ms_report_take,
+    [MS_CHUNK] = ms_report_take,
+    [MS_FINISHED] = ms_report_take,
+    [MS_ABORTED] = ms_report_take,
+    [MS_FAILED] = ms_report_take,
+    [MS_LOAD] = ms_replica_load,
+    [MS_ALIVE] = ms_replica_alive,
+    [MS_WEIGHTS] = ms_weights_begin,
+    [MS_WEIGHTS_READY] = ms_weights_ready,
+    [MS_ADVANCE] = ms_deliver_advance,
+    [MS_VERDICT] = ms_deliver_verdict,
+    [MS_PULL] = ms_deliver_pull,
+    [MS_CONSUMED] = ms_deliver_consumed,
+    [MS_RETURNED] = ms_deliver_returned,
+    [MS_TICK] = tick,
+    [MS_WEIGHTS_FAILED] = ms_weights_failed,
+    [MS_PAUSE] = ms_weights_pause,
+    [MS_RESUME] = ms_weights_resume,
+    [MS_TAKE] = ms_deliver_take,
 };
 
 /* What moves is decided when nothing waits: a queue keeps replicas full by itself. */
 static bool may_rebalance(const struct ms_scheduler *s)
 {
     return s->o.rebalance_ns > 0 && s->o.policy->rebalance && s->queue.count == 0 &&
-           s->stats.aborting == 0 && s->stats.running > 0 && !s->weights;
+           s->stats.aborting == 0 && s->stats.running > 0 && !s->weights && !s->paused;
 }
 
 static void decide_all(struct ms_scheduler *s)
@@ -313,6 +283,17 @@ int ms_scheduler_step(struct ms_scheduler *s,
     *decisions = s->out;
     *count = s->out_count;
     return 0;
+}
+
+uint64_t
+ms_scheduler_request(const struct ms_scheduler *s, uint64_t group, uint32_t seq)
+{
+    uint32_t i = ms_group_find(s, group);
+    uint32_t q = i == MS_NONE ? MS_NONE : s->groups[i].first;
+
+    while (q != MS_NONE && s->requests[q].seq != seq)
+        q = s->requests[q].next;
+    return q == MS_NONE ? 0 : ms_request_id(s, q);
 }
 
 int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s)

@@ -46,7 +46,7 @@
 enum ms_generate_what {
     MS_SUBMIT = 1,   /* id: the group's, not 0; key, samples, surplus, prompt, max_new,
                            deadline_ns; hint: expected tokens, or 0; replica: where its
-                           prefix is warm, or MS_NOWHERE; turn: of its session, from 0 */
+                           prefix is warm, or MS_NOWHERE */
     MS_CANCEL_GROUP, /* id: the group's */
     MS_CANCEL,       /* id: one request's: its group then wants one less */
     MS_CANCEL_ALL,
@@ -69,6 +69,10 @@ enum ms_generate_what {
     MS_CONSUMED,      /* id: a batch's */
     MS_RETURNED,      /* id: a batch's: its consumer died */
     MS_TICK,
+    MS_WEIGHTS_FAILED, /* the update was given up: replicas go on with what they have */
+    MS_PAUSE, /* mode: nothing is sent; requests are aborted (ABORT) or go on */
+    MS_RESUME,
+    MS_TAKE, /* id: one ready group's, whose samples are consumed; -EAGAIN: not ready */
     MS_GENERATE_WHATS
 };
 
@@ -85,7 +89,7 @@ struct ms_generate_event {
     uint64_t id, key;
     uint32_t samples, surplus, prompt, max_new;
     uint32_t tokens, version, hint;
-    uint8_t mode, rolling, keep, turn;
+    uint8_t mode, rolling, keep, unused;
     int64_t deadline_ns, step_ns;
 };
 
@@ -119,10 +123,9 @@ enum ms_generate_why {
     MS_WHY_POISON,
     MS_WHY_STALE,
     MS_WHY_FILTERED,
-    MS_WHY_FAILED,  /* explain.h only, from here on: its attempt failed */
-    MS_WHY_LOST,    /* its replica went */
-    MS_WHY_CHUNK,   /* the attempt ended at its max_tokens */
-    MS_WHY_YIELDED, /* of MS_ABORT: it makes way for one that could take longer */
+    MS_WHY_FAILED, /* explain.h only, from here on: its attempt failed */
+    MS_WHY_LOST,   /* its replica went */
+    MS_WHY_CHUNK,  /* the attempt ended at its max_tokens */
 };
 
 struct ms_generate_decision {
@@ -164,13 +167,16 @@ int ms_scheduler_step(struct ms_scheduler *s,
                       const struct ms_generate_decision **decisions,
                       size_t *count);
 
+/* The id of one request of a group; 0: there is no such. */
+uint64_t
+ms_scheduler_request(const struct ms_scheduler *s, uint64_t group, uint32_t seq);
+
 /* When the next TICK is wanted; MS_NEVER: only events matter. */
 int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s);
 
 struct ms_scheduler_stats {
     uint64_t live, queued, running, aborting; /* requests; live is their sum */
     uint64_t sent, resumed, moved, late;  /* sends, of them resumed; reports ignored */
-    uint64_t yielded;                     /* requests that made way for others */
     uint64_t groups, held, ready, leased; /* groups; held: not admitted yet */
     uint64_t delivered, dropped, failed;
     uint64_t tokens;         /* of delivered groups */

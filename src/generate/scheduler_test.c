@@ -162,6 +162,29 @@ static void test_poison_fails_its_group_only(void **state)
     DECIDED(&r, MS_SEND);
 }
 
+static void test_poison_with_few_replicas(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 2);
+    up(&r, 1, 1);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    for (uint32_t attempt = 1; attempt <= 2; attempt++) {
+        uint32_t on = r.d[0].replica;
+
+        EVENT(&r, MS_FAILED, .id = id, .attempt = attempt);
+        DECIDED(&r, MS_SEND);
+        if (attempt == 1) /* not where it has just failed */
+            assert_int_not_equal(r.d[0].replica, on);
+    }
+    EVENT(&r, MS_FAILED, .id = id, .attempt = 3); /* it has failed on all */
+    DECIDED(&r, MS_DROP);
+    assert_int_equal(r.d[0].why, MS_WHY_POISON);
+}
+
 static void test_cancel(void **state)
 {
     RIG(r, .seed = 1);
@@ -399,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_retry_waits_for_the_ack),
         cmocka_unit_test(test_silent_replica_is_probed_and_evicted),
         cmocka_unit_test(test_poison_fails_its_group_only),
+        cmocka_unit_test(test_poison_with_few_replicas),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_surplus_is_aborted),

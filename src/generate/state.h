@@ -34,9 +34,11 @@ struct ms_gen_request {
     uint32_t oldest; /* version of its oldest token */
     uint16_t failed_on[2];
     uint16_t seq;
-    uint8_t state, failures;
-    uint8_t ends; /* ABORTING: and then it is not wanted any more */
-    uint8_t why;  /* ABORTING, or why it left its replica last */
+    uint8_t state;
+    uint8_t failures : 4,
+        tries : 4; /* replicas that failed it, and how often; 15: or more */
+    uint8_t ends;  /* ABORTING: and then it is not wanted any more */
+    uint8_t why;   /* ABORTING, or why it left its replica last */
     uint8_t is_probe;
     uint8_t placed;   /* enum ms_explain_placed */
     uint32_t target;  /* of a move; MS_NOWHERE otherwise */
@@ -62,7 +64,6 @@ struct ms_gen_group {
     uint32_t oldest, deadline_at;
     uint32_t hint;
     uint8_t state, counted; /* counted: it has a place by `staleness` */
-    uint8_t turn;           /* of its session */
     struct ms_length_sums sums;
     struct ms_length_guess guess;
     float expected; /* tokens of a sample that has none yet, by the guess */
@@ -104,24 +105,6 @@ struct ms_gen_heap { /* of requests by rank, or groups by deadline */
 
 enum { MS_BIAS_BINS = 64 };
 
-enum ms_order {
-    MS_ORDER_UNKNOWN, /* nothing has been chosen: by the measured correlation */
-    MS_ORDER_FIFO,
-    MS_ORDER_LONGEST, /* expected */
-    MS_ORDER_WORST,   /* the longest at worst, in slices */
-};
-
-/* Below, prompts say nothing of lengths: in order of arrival. */
-#define MS_ICC_MIN 0.1
-
-/* How `auto` goes about this step (choose.h). */
-struct ms_choice {
-    uint8_t order;
-    double slice;       /* tokens; 0: not sliced */
-    int64_t began_ns;   /* when it was made */
-    double expected_ns; /* of the whole step, by the simulation */
-};
-
 struct ms_scheduler {
     struct ms_scheduler_options o;
     struct ms_lengths *lengths;
@@ -145,7 +128,7 @@ struct ms_scheduler {
     struct ms_staleness admission;
     uint32_t version; /* the trainer's */
     /* the next weights: 0 none */
-    bool weights, rolling;
+    bool weights, rolling, paused;
     uint8_t weights_mode;
     uint32_t weights_version;
     int64_t weights_deadline_ns;
@@ -153,9 +136,8 @@ struct ms_scheduler {
     uint32_t pull_wanted;
     double a_ns, b_ns; /* one step takes a + b * batch; 0: not known */
     double fit[5];     /* decayed sums over batch x and step y: 1, x, y, xx, xy */
-    struct ms_choice choice;
-    uint64_t plans; /* that were tried; each has draws of its own */
-    char *scratch;  /* of the plan */
+    uint64_t plans;    /* that were tried; each has draws of its own */
+    char *scratch;     /* of the plan */
     size_t scratch_room;
     uint64_t bins_all[MS_BIAS_BINS], bins_out[MS_BIAS_BINS];
     struct ms_scheduler_stats stats;
@@ -177,6 +159,14 @@ static inline bool ms_replica_has_room(const struct ms_gen_replica *r, uint64_t 
 {
     return r->state == MS_REPLICA_OPEN && r->in_flight < r->slots &&
            (r->kv_max == 0 || r->kv + kv <= r->kv_max || r->in_flight == 0);
+}
+
+/* Has this replica failed it, as far as that is remembered? */
+static inline bool ms_request_failed_on(const struct ms_gen_request *q,
+                                        uint32_t replica)
+{
+    return (q->failures > 0 && q->failed_on[0] == replica) ||
+           (q->failures > 1 && q->failed_on[1] == replica);
 }
 
 /* A seeded number, 0 to n - 1. */

@@ -38,13 +38,20 @@ static void pause_one(struct ms_scheduler *s, uint32_t i)
     tell(s, i);
 }
 
+static void open_all(struct ms_scheduler *s)
+{
+    s->weights = false;
+    for (uint32_t i = 0; i < s->replica_count; i++) {
+        s->replicas[i].update = 0;
+        if (s->replicas[i].state == MS_REPLICA_PAUSED)
+            s->replicas[i].state = MS_REPLICA_OPEN;
+    }
+}
+
 /* All have it: go on, and say so. */
 static void end(struct ms_scheduler *s)
 {
-    s->weights = false;
-    for (uint32_t i = 0; i < s->replica_count; i++)
-        if (s->replicas[i].state == MS_REPLICA_PAUSED)
-            s->replicas[i].state = MS_REPLICA_OPEN;
+    open_all(s);
     ms_decide(s, MS_UPDATED)->version = s->weights_version;
 }
 
@@ -81,6 +88,14 @@ int ms_weights_begin(struct ms_scheduler *s, const struct ms_generate_event *e)
     return 0;
 }
 
+/* The silence of a replica that was not to decode does not count. */
+static void hear(struct ms_scheduler *s, struct ms_gen_replica *r)
+{
+    r->heard_ns = s->now_ns;
+    for (uint32_t i = r->first; i != MS_NONE; i = s->requests[i].after)
+        s->requests[i].since_ns = s->now_ns;
+}
+
 int ms_weights_ready(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     struct ms_gen_replica *r = ms_replica_of(s, e);
@@ -89,12 +104,40 @@ int ms_weights_ready(struct ms_scheduler *s, const struct ms_generate_event *e)
         return 0; /* late */
     r->version = e->version;
     r->update = 0;
-    r->heard_ns = s->now_ns;
-    for (uint32_t i = r->first; i != MS_NONE; i = s->requests[i].after)
-        s->requests[i].since_ns = s->now_ns;
+    hear(s, r);
     if (s->rolling)
         r->state = MS_REPLICA_OPEN;
     ms_weights_go_on(s);
+    return 0;
+}
+
+int ms_weights_failed(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    (void)e;
+    if (!s->weights)
+        return -EINVAL;
+    open_all(s);
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        hear(s, &s->replicas[i]);
+    return 0;
+}
+
+int ms_weights_pause(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    if (e->mode > MS_WEIGHTS_KEEP)
+        return -EINVAL;
+    s->paused = true;
+    for (uint32_t i = 0; e->mode == MS_WEIGHTS_ABORT && i < s->replica_count; i++)
+        ms_replica_abort_all(s, i, MS_WHY_WEIGHTS);
+    return 0;
+}
+
+int ms_weights_resume(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    (void)e;
+    s->paused = false;
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        hear(s, &s->replicas[i]);
     return 0;
 }
 

@@ -81,6 +81,62 @@ static void test_weights_in_place(void **state)
     assert_int_equal(ms_scheduler_stats(r.s).running, 1);
 }
 
+static void test_weights_given_up(void **state)
+{
+    RIG(r, .seed = 1);
+
+    (void)state;
+    up(&r, 0, 1);
+    REFUSED(&r, -EINVAL, MS_WEIGHTS_FAILED);
+    submit_now(&r, 1, 1);
+    EVENT(&r, MS_WEIGHTS, .version = 1);
+    DECIDED(&r, MS_ABORT);
+    EVENT(&r, MS_ABORTED, .id = r.d[0].id, .attempt = 1, .tokens = 5);
+    DECIDED(&r, MS_UPDATE);
+    EVENT(&r, MS_WEIGHTS_FAILED);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].version, 0); /* what it had */
+    EVENT(&r, MS_WEIGHTS, .version = 2, .mode = MS_WEIGHTS_KEEP);
+    DECIDED(&r, MS_UPDATE);
+}
+
+static void test_pause_and_take_one(void **state)
+{
+    RIG(r, .seed = 1, .silence_ns = S(5));
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 1);
+    submit_now(&r, 7, 1);
+    id = r.d[0].id;
+    assert_int_equal(ms_scheduler_request(r.s, 7, 0), id);
+    assert_int_equal(ms_scheduler_request(r.s, 7, 1), 0);
+    EVENT(&r, MS_PAUSE, .mode = MS_WEIGHTS_ABORT);
+    DECIDED(&r, MS_ABORT);
+    EVENT(&r, MS_ABORTED, .id = id, .attempt = 1, .tokens = 5);
+    NOTHING(&r);
+    r.now_ns = S(100);
+    EVENT(&r, MS_TICK);
+    NOTHING(&r);
+    EVENT(&r, MS_RESUME);
+    DECIDED(&r, MS_SEND);
+    REFUSED(&r, -EAGAIN, MS_TAKE, .id = 7);
+    EVENT(&r, MS_PAUSE, .mode = MS_WEIGHTS_KEEP);
+    r.now_ns = S(200);
+    EVENT(&r, MS_TICK); /* that it is silent means nothing now */
+    NOTHING(&r);
+    EVENT(&r, MS_RESUME);
+    EVENT(&r, MS_TICK);
+    NOTHING(&r);
+    EVENT(&r, MS_FINISHED, .id = id, .attempt = 2, .tokens = 9);
+    DECIDED(&r, MS_READY);
+    EVENT(&r, MS_TAKE, .id = 7);
+    NOTHING(&r);
+    assert_int_equal(ms_scheduler_stats(r.s).delivered, 1);
+    assert_int_equal(ms_scheduler_stats(r.s).groups, 0);
+    REFUSED(&r, -ENOENT, MS_TAKE, .id = 7);
+}
+
 static void test_shrink_and_expand_keep_work(void **state)
 {
     RIG(r, .seed = 1);
@@ -109,6 +165,8 @@ int main(void)
         cmocka_unit_test(test_weights_at_a_barrier),
         cmocka_unit_test(test_weights_rolling_and_waiting),
         cmocka_unit_test(test_weights_in_place),
+        cmocka_unit_test(test_weights_given_up),
+        cmocka_unit_test(test_pause_and_take_one),
         cmocka_unit_test(test_shrink_and_expand_keep_work),
     };
 

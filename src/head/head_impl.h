@@ -9,6 +9,7 @@
  *   clusters/  clusters from creation to end, ports
  *   place/     the resource manager: placement groups, places of clusters
  *   kv/        the key-value store, barriers
+ *   rendezvous/ processes that meet and get ranks
  *   fleet/     nodes that an orchestrator lends
  *   state/     what a daemon keeps on disk, and what it learns again after a crash
  *   daemon/    a head that others dial: its socket, and who says hello there
@@ -103,8 +104,9 @@ struct ms_head {
 
     struct ms_head_kv kv;
     struct ms_list barriers;
-    struct ms_fleet *fleet; /* NULL: nobody lends us nodes */
-    struct ms_rest *rest;   /* NULL: no HTTP */
+    struct ms_list rendezvous; /* rendezvous/ */
+    struct ms_fleet *fleet;    /* NULL: nobody lends us nodes */
+    struct ms_rest *rest;      /* NULL: no HTTP */
 
     struct ms_list handshakes; /* daemon/hello.c: who has not yet said who it is */
     struct ms_head_waiting waiting;

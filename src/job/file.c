@@ -3,17 +3,12 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "job/file_impl.h"
+#include "job/yaml_json.h"
 #include "resource/shape.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
-
-static void words_free(char **words)
-{
-    for (size_t i = 0; words && words[i]; i++)
-        free(words[i]);
-    free(words);
-}
 
 static int read_name(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
@@ -23,55 +18,55 @@ static int read_name(struct ms_yaml_at at, void *out, struct ms_error *err)
     return rc < 0 ? rc : ms_yaml_blame(at, ms_name_check(job->name, "job", err), err);
 }
 
-/* Room for all words; NULL: out of memory. */
-static int make_words(char ***out, struct ms_yaml_at at, struct ms_error *err)
-{
-    size_t count = ms_yaml_count(at);
+static const struct ms_yaml_field driver_fields[] = {
+    {"command", ms_job_read_command, offsetof(struct ms_job, driver), true},
+    {"budget", ms_job_read_budget, offsetof(struct ms_job, driver_policy), false},
+    {"hang", ms_job_read_hang, offsetof(struct ms_job, driver_policy), false},
+    {0},
+};
 
-    if (count > MS_JOB_WORDS_MAX)
-        return ms_yaml_fail(at, err, "more than %zu elements", MS_JOB_WORDS_MAX);
-    *out = calloc(count + 1, sizeof(char *));
-    return *out ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
-}
-
-static int read_driver(struct ms_yaml_at at, void *out, struct ms_error *err)
+/* A command, or a map with one. */
+int ms_job_read_driver(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     struct ms_job *job = out;
-    int rc;
 
+    if (ms_yaml_is_map(at))
+        return ms_yaml_map(at, "the driver", driver_fields, job, err);
     if (!ms_yaml_is_list(at) || ms_yaml_count(at) == 0)
         return ms_yaml_fail(
             at, err, "'driver' must be a list of words, such as [python, train.py]");
-    rc = make_words(&job->driver, at, err);
-    for (size_t i = 0; i < ms_yaml_count(at) && rc == 0; i++) {
-        struct ms_yaml_at item = ms_yaml_item(at, i);
-        const char *text = ms_yaml_text(item);
-
-        if (!text || (i == 0 && !*text))
-            return ms_yaml_fail(item, err, "a word of 'driver' must be a text");
-        job->driver[i] = strdup(text);
-        if (!job->driver[i])
-            rc = ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    return rc;
+    return ms_job_read_command(at, &job->driver, err);
 }
 
-/* Variables that `muster run` sets for the driver. */
+/* Variables that the driver is given. */
 static bool is_ours(const char *name)
 {
-    return strcmp(name, "MUSTER_ADDRESS") == 0 ||
-           strcmp(name, "MUSTER_SECRET_FILE") == 0;
+    static const char *const ours[] = {"MUSTER_ADDRESS",
+                                       "MUSTER_SECRET_FILE",
+                                       "MUSTER_JOB",
+                                       "MUSTER_CHECKPOINT",
+                                       "MUSTER_ATTEMPT"};
+
+    for (size_t i = 0; i < MS_COUNT(ours); i++)
+        if (strcmp(name, ours[i]) == 0)
+            return true;
+    return false;
 }
 
-static int read_env(struct ms_yaml_at at, void *out, struct ms_error *err)
+int ms_job_read_env(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     struct ms_job *job = out;
-    int rc;
+    size_t count = ms_yaml_count(at);
+    int rc = 0;
 
     if (!ms_yaml_is_map(at))
         return ms_yaml_fail(at, err, "'env' must be a map of names and values");
-    rc = make_words(&job->env, at, err);
-    for (size_t i = 0; i < ms_yaml_count(at) && rc == 0; i++) {
+    if (count > MS_JOB_WORDS_MAX)
+        return ms_yaml_fail(at, err, "more than %zu elements", MS_JOB_WORDS_MAX);
+    job->env = calloc(count + 1, sizeof(char *));
+    if (!job->env)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < count && rc == 0; i++) {
         const char *name = ms_yaml_text(ms_yaml_key(at, i));
         const char *value = ms_yaml_text(ms_yaml_value(at, i));
 
@@ -91,13 +86,31 @@ static int read_env(struct ms_yaml_at at, void *out, struct ms_error *err)
     return rc;
 }
 
+static int read_generation(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    struct ms_job *job = out;
+
+    if (!ms_yaml_is_map(at))
+        return ms_yaml_fail(at, err, "'generation' must be a map of settings");
+    job->generation = ms_yaml_json(at, err);
+    return job->generation ? 0 : -EINVAL;
+}
+
 static const struct ms_yaml_field job_fields[] = {
     {"name", read_name, 0, false},
     {"nodes", ms_job_read_nodes, 0, false},
     {"roles", ms_job_read_roles, 0, false},
-    {"driver", read_driver, 0, false},
-    {"env", read_env, 0, false},
+    {"driver", ms_job_read_driver, 0, false},
+    {"env", ms_job_read_env, 0, false},
     {"timeout", ms_yaml_to_count, offsetof(struct ms_job, timeout_s), false},
+    {"on", ms_job_read_on, offsetof(struct ms_job, on), false},
+    {"checkpoint", ms_yaml_to_text, offsetof(struct ms_job, checkpoint), false},
+    {"priority", ms_job_read_priority, offsetof(struct ms_job, priority), false},
+    {"budget", ms_job_read_budget, offsetof(struct ms_job, policy), false},
+    {"generation", read_generation, 0, false},
+    {"image", ms_job_read_refused, 0, false},
+    {"images", ms_job_read_refused, 0, false},
+    {"volumes", ms_job_read_refused, 0, false},
     {0},
 };
 
@@ -112,9 +125,13 @@ void ms_job_finish(struct ms_job *job)
     free(job->nodes);
     free(job->netns);
     free(job->roles);
+    free(job->node_ranges);
     free(job->name);
-    words_free(job->driver);
-    words_free(job->env);
+    free(job->on);
+    free(job->checkpoint);
+    json_decref(job->generation);
+    ms_job_words_free(job->driver);
+    ms_job_words_free(job->env);
     *job = (struct ms_job){0};
 }
 
@@ -126,6 +143,8 @@ static int read_yaml(struct ms_job *job,
     int rc;
 
     *job = (struct ms_job){0};
+    ms_job_policy_init(&job->policy);
+    ms_job_policy_init(&job->driver_policy);
     if (!y)
         return ms_error_set(err, why->code, "%s", why->text);
     rc = ms_yaml_map(ms_yaml_root(y), "a job", job_fields, job, err);
@@ -153,4 +172,20 @@ int ms_job_read(struct ms_job *job,
     struct ms_yaml *y = ms_yaml_read(name, text, len, &why);
 
     return read_yaml(job, y, &why, err);
+}
+
+int ms_job_check_on(const struct ms_job *job, const char *on, struct ms_error *err)
+{
+    static const char *const later[] = {"kubernetes", "slurm"};
+
+    for (size_t i = 0; i < MS_COUNT(later); i++)
+        if (strcmp(on, later[i]) == 0)
+            return ms_error_set(err, -EINVAL, "on %s: not built yet", on);
+    for (size_t i = 0; i < job->node_count; i++)
+        if (job->netns[i] && strcmp(on, "local") != 0)
+            return ms_error_set(err,
+                                -EINVAL,
+                                "node %s: 'netns' is for the orchestrator local",
+                                job->nodes[i]->name);
+    return 0;
 }

@@ -13,13 +13,15 @@
  *   env: {STEPS: "100"}
  *   timeout: 300
  *
- * doc/resources.md has all keys of nodes and roles, doc/orchestrators.md the others. Errors
- * begin with file, line and column. The description owns all that is in it.
+ * doc/resources.md has the keys of nodes and roles, doc/orchestrators.md those of
+ * `muster run`, doc/jobs.md the others, doc/job.schema.json all of them. Errors begin with
+ * file, line and column. The description owns all that is in it.
  */
 #ifndef MS_JOB_FILE_H
 #define MS_JOB_FILE_H
 
 #include "base/error.h"
+#include "job/core/spec.h"
 #include "job/yaml.h"
 #include "proto/muster.pb-c.h"
 #include "resource/place.h"
@@ -27,13 +29,37 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#define MS_JOB_NODES_MAX ((size_t)1 << 20)
-#define MS_JOB_ROLES_MAX ((size_t)4096)
-#define MS_JOB_WORDS_MAX ((size_t)4096) /* of the driver's command, and of its env */
+#define MS_JOB_NODES_MAX        ((size_t)1 << 20)
+#define MS_JOB_ROLES_MAX        ((size_t)4096)
+#define MS_JOB_WORDS_MAX        ((size_t)4096) /* of the driver's command, and of its env */
+#define MS_JOB_BUDGET_UNLIMITED UINT32_MAX
+#define MS_JOB_BUDGET_UNSET     (UINT32_MAX - 1) /* the default of the cause */
+
+/* "min:max:unit", or one number for both. All 0: not said. */
+struct ms_job_range {
+    uint32_t min, max, unit;
+};
+
+/* The key of `budget` for each cause; NULL: it has none. */
+extern const char *const ms_job_budget_keys[MS_JOB_BUDGETS];
+
+/* What is done when something ends. */
+struct ms_job_policy {
+    bool has_restart;
+    enum ms_job_restart restart;
+    uint32_t budget[MS_JOB_BUDGETS];
+    uint32_t hang_s; /* 0: never */
+    bool is_not_critical;
+    uint32_t memory_growth_milli; /* 0: not said */
+};
 
 struct ms_job_role {
     char *name;
-    uint32_t world_size; /* 0: not said */
+    uint32_t world_size; /* 0: not said; of a range: its least */
+    struct ms_job_range size;
+    char *worker_cls; /* NULL: not said */
+    char **command;   /* NULL-terminated; NULL: not said */
+    struct ms_job_policy policy;
     /* by device mapping, or without devices */
     uint32_t *devices;
     size_t device_count;
@@ -51,8 +77,16 @@ struct ms_job_role {
     json_t *told; /* all of it as the file has it, also what its workers are */
 };
 
+/* Nodes of one entry with `count`. */
+struct ms_job_node_range {
+    size_t first; /* in ms_job.nodes */
+    struct ms_job_range count;
+};
+
 struct ms_job {
     bool has_nodes; /* the key is there */
+    struct ms_job_node_range *node_ranges;
+    size_t node_range_count;
     Muster__NodeShape **nodes;
     char **netns; /* of each node: the network namespace it is in; NULL: ours */
     size_t node_count, node_capacity;
@@ -62,6 +96,11 @@ struct ms_job {
     char **driver;      /* its command, NULL-terminated; NULL: not said */
     char **env;         /* "NAME=value", NULL-terminated; NULL: none */
     uint32_t timeout_s; /* for the machines to be there; 0: not said */
+    char *on;           /* the orchestrator; NULL: not said */
+    char *checkpoint;   /* a folder; NULL: none */
+    int32_t priority;
+    struct ms_job_policy driver_policy, policy; /* of the driver; of the job */
+    json_t *generation;                         /* as the file has it; NULL: not said */
 };
 
 /* 0, or -EINVAL, -E2BIG, -ENOMEM, or why the file cannot be read; nothing is to be freed
@@ -73,6 +112,13 @@ int ms_job_read(struct ms_job *job,
                 size_t len,
                 struct ms_error *err);
 void ms_job_finish(struct ms_job *job);
+
+/* How many ranks the role has at least: by its size, or by its devices. */
+uint32_t ms_job_role_ranks(const struct ms_job_role *r);
+/* The controller creates it: it has a class or a command. */
+bool ms_job_role_is_ours(const struct ms_job_role *r);
+/* What an orchestrator cannot do of it: 0, or -EINVAL with the reason. */
+int ms_job_check_on(const struct ms_job *job, const char *on, struct ms_error *err);
 
 /* What drivers of the job are told of its roles: {"file": NAME, "roles": {NAME: ROLE}}, with
  * the keys of the file. NULL: out of memory. */

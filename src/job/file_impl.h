@@ -1,5 +1,5 @@
-/* file_impl.h - readers of the keys of a job: file_nodes.c, file_roles.c, file_workers.c;
- * private to job/ */
+/* file_impl.h - readers of the keys of a job: file_nodes.c, file_roles.c, file_workers.c,
+ * file_policy.c; private to job/ */
 #ifndef MS_JOB_FILE_IMPL_H
 #define MS_JOB_FILE_IMPL_H
 
@@ -7,9 +7,26 @@
 #include "job/yaml.h"
 
 /* *out is the job. */
+ms_yaml_reader ms_job_read_driver;
+ms_yaml_reader ms_job_read_env;
 ms_yaml_reader ms_job_read_nodes;
 ms_yaml_reader ms_job_read_roles;
 void ms_job_role_finish(struct ms_job_role *r);
+
+/* file_policy.c. A range: struct ms_job_range; a policy's parts: struct ms_job_policy. */
+ms_yaml_reader ms_job_read_range;
+ms_yaml_reader ms_job_read_restart;
+ms_yaml_reader ms_job_read_budget;
+ms_yaml_reader ms_job_read_hang;
+ms_yaml_reader ms_job_read_critical;
+ms_yaml_reader ms_job_read_growth;
+ms_yaml_reader ms_job_read_on;       /* char * */
+ms_yaml_reader ms_job_read_priority; /* int32_t */
+ms_yaml_reader ms_job_read_command;  /* char **, NULL-terminated */
+ms_yaml_reader ms_job_read_refused;  /* what needs containers */
+/* Nothing is said. */
+void ms_job_policy_init(struct ms_job_policy *p);
+void ms_job_words_free(char **words);
 
 /* Of a role: what its workers are. Checked alone: *out means nothing. */
 ms_yaml_reader ms_job_read_class;

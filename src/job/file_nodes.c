@@ -16,6 +16,7 @@ struct entry {
     uint32_t cpus;
     uint64_t memory;
     struct ms_shape_devices gpus;
+    struct ms_job_range range;
     struct ms_yaml_at name_at, netns_at, gpus_at, devices, resources, labels;
 };
 
@@ -34,6 +35,7 @@ static const struct ms_yaml_field device_fields[] = {
 
 static const struct ms_yaml_field node_fields[] = {
     {"name", ms_yaml_to_at, offsetof(struct entry, name_at), true},
+    {"count", ms_job_read_range, offsetof(struct entry, range), false},
     {"cpus", ms_yaml_to_count, offsetof(struct entry, cpus), false},
     {"memory", ms_yaml_to_size, offsetof(struct entry, memory), false},
     {"gpus", ms_yaml_to_at, offsetof(struct entry, gpus_at), false},
@@ -188,12 +190,54 @@ static int add_copies(struct ms_job *job,
     return rc;
 }
 
+/* With `count`: a name without brackets is a prefix. */
+static int
+expand(const struct entry *e, char ***names, size_t *count, struct ms_error *err)
+{
+    char text[2 * MS_NAME_MAX + 32];
+
+    if (!e->range.max || strchr(e->name, '['))
+        return ms_hosts_expand(e->name, names, count, err);
+    snprintf(text,
+             sizeof text,
+             "%.*s[0-%u]",
+             (int)(2 * MS_NAME_MAX),
+             e->name,
+             e->range.max - 1);
+    return ms_hosts_expand(text, names, count, err);
+}
+
+/* Of as many nodes as the entry has names. */
+static int add_range(struct ms_job *job,
+                     const struct ms_job_range *r,
+                     size_t first,
+                     size_t names,
+                     struct ms_error *err)
+{
+    struct ms_job_node_range *more;
+
+    if (!r->max)
+        return 0;
+    if (names != r->max)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "'name' has %zu nodes, and 'count' wants up to %u",
+                            names,
+                            r->max);
+    more = realloc(job->node_ranges, (job->node_range_count + 1) * sizeof *more);
+    if (!more)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    job->node_ranges = more;
+    more[job->node_range_count++] = (struct ms_job_node_range){first, *r};
+    return 0;
+}
+
 static int read_entry(struct ms_job *job, struct ms_yaml_at at, struct ms_error *err)
 {
     MS_CLEANUP(entry_finish) struct entry e = {.cpus = UINT32_MAX};
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *like = ms_shape_create("");
     char **names = NULL;
-    size_t count = 0;
+    size_t count = 0, first = job->node_count;
     int rc = like ? ms_yaml_map(at, "a node", node_fields, &e, err)
                   : ms_error_set(err, -ENOMEM, "out of memory");
 
@@ -210,7 +254,9 @@ static int read_entry(struct ms_job *job, struct ms_yaml_at at, struct ms_error 
         rc = fill(like, &e, err);
     if (rc < 0)
         return rc;
-    rc = ms_hosts_expand(e.name, &names, &count, err);
+    rc = expand(&e, &names, &count, err);
+    if (rc == 0)
+        rc = add_range(job, &e.range, first, count, err);
     if (rc == 0)
         rc = add_copies(job, like, e.netns, names, count, err);
     ms_hosts_free(names, count);

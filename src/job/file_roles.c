@@ -138,7 +138,7 @@ static int read_mapping(struct ms_yaml_at at, void *out, struct ms_error *err)
 #define UNSET UINT32_MAX
 
 static const struct ms_yaml_field role_fields[] = {
-    {"world_size", ms_yaml_to_count, ROLE(world_size), false},
+    {"world_size", ms_job_read_range, ROLE(size), false},
     {"device_mapping", read_mapping, 0, false},
     {"num_gpus_per_worker", ms_yaml_to_count, ROLE(num_gpus_per_worker), false},
     {"num_cpus", ms_yaml_to_milli, ROLE(cpu_milli), false},
@@ -147,7 +147,13 @@ static const struct ms_yaml_field role_fields[] = {
     {"bundle", read_bundle, 0, false},
     {"strategy", read_strategy, ROLE(strategy), false},
     {"same", ms_yaml_to_text, ROLE(same), false},
-    {"worker_cls", ms_job_read_class, 0, false},
+    {"worker_cls", ms_job_read_class, ROLE(worker_cls), false},
+    {"command", ms_job_read_command, ROLE(command), false},
+    {"restart", ms_job_read_restart, ROLE(policy), false},
+    {"budget", ms_job_read_budget, ROLE(policy), false},
+    {"critical", ms_job_read_critical, ROLE(policy), false},
+    {"hang", ms_job_read_hang, ROLE(policy), false},
+    {"memory_growth", ms_job_read_growth, ROLE(policy), false},
     {"args", ms_job_read_list, 0, false},
     {"kwargs", ms_job_read_named, 0, false},
     {"mesh", ms_yaml_to_at, ROLE(mesh), false},
@@ -167,6 +173,8 @@ static const struct ms_yaml_field role_fields[] = {
 void ms_job_role_finish(struct ms_job_role *r)
 {
     free(r->name);
+    free(r->worker_cls);
+    ms_job_words_free(r->command);
     free(r->devices);
     free(r->same);
     for (size_t i = 0; i < r->bundle.extra_count; i++)
@@ -209,7 +217,72 @@ check_role(struct ms_yaml_at at, const struct ms_job_role *r, struct ms_error *e
     return 0;
 }
 
-static uint32_t ranks_of(const struct ms_job_role *r)
+/* What a range of sizes, a command and a class exclude. */
+static int
+check_policy(struct ms_yaml_at at, const struct ms_job_role *r, struct ms_error *err)
+{
+    static const char *const of_classes[] = {
+        "args", "kwargs", "max_concurrency", "preload", "start", "worker_cls"};
+    static const char *const of_ours[] = {"restart", "budget", "critical", "hang"};
+    bool is_elastic = r->size.max > r->size.min;
+
+    for (size_t i = 0; r->command && i < MS_COUNT(of_classes); i++)
+        if (has_key(at, of_classes[i]))
+            return ms_yaml_fail(at,
+                                err,
+                                "role '%s': '%s' is for workers with a class, and it "
+                                "has a 'command'",
+                                r->name,
+                                of_classes[i]);
+    for (size_t i = 0; !ms_job_role_is_ours(r) && i < MS_COUNT(of_ours); i++)
+        if (has_key(at, of_ours[i]))
+            return ms_yaml_fail(at,
+                                err,
+                                "role '%s': '%s' is for roles with 'worker_cls' or "
+                                "'command': this one is created by the driver",
+                                r->name,
+                                of_ours[i]);
+    if (is_elastic && r->device_count)
+        return ms_yaml_fail(at,
+                            err,
+                            "role '%s': a 'device_mapping' has one size: say "
+                            "'num_gpus_per_worker' alone, or one 'world_size'",
+                            r->name);
+    if (is_elastic && !ms_job_role_is_ours(r))
+        return ms_yaml_fail(at,
+                            err,
+                            "role '%s': \"min:max\" is for roles with 'worker_cls' or "
+                            "'command': this one is created by the driver",
+                            r->name);
+    if (r->policy.memory_growth_milli > 1000 && !r->memory && !r->bundle.memory)
+        return ms_yaml_fail(
+            at, err, "role '%s': 'memory_growth' without 'memory'", r->name);
+    return 0;
+}
+
+bool ms_job_role_is_ours(const struct ms_job_role *r)
+{
+    return r->worker_cls || r->command;
+}
+
+/* Drivers are told what a cluster is made of; the rest is for the controller. */
+static int tell(struct ms_job_role *r, struct ms_yaml_at at, struct ms_error *err)
+{
+    static const char *const ours[] = {
+        "restart", "budget", "critical", "hang", "memory_growth", "command"};
+
+    r->told = ms_yaml_json(at, err);
+    if (!r->told)
+        return -EINVAL;
+    for (size_t i = 0; i < MS_COUNT(ours); i++)
+        json_object_del(r->told, ours[i]);
+    if (r->size.min &&
+        json_object_set_new(r->told, "world_size", json_integer(r->size.min)) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+uint32_t ms_job_role_ranks(const struct ms_job_role *r)
 {
     uint32_t each = r->num_gpus_per_worker ? r->num_gpus_per_worker : 1;
 
@@ -238,6 +311,7 @@ static int read_role(struct ms_job *job,
             return ms_yaml_fail(key, err, "there are two roles '%s'", name);
     }
     *r = (struct ms_job_role){.name = strdup(name), .num_gpus_per_worker = UNSET};
+    ms_job_policy_init(&r->policy);
     if (!r->name)
         return ms_error_set(err, -ENOMEM, "out of memory");
     job->role_count++;
@@ -245,15 +319,15 @@ static int read_role(struct ms_job *job,
     rc = ms_yaml_map(at, what, role_fields, r, err);
     if (rc < 0)
         return rc;
+    r->world_size = r->size.min;
     if (r->num_gpus_per_worker == UNSET)
         r->num_gpus_per_worker = r->device_count > 0;
     rc = check_role(at, r, err);
+    if (rc == 0)
+        rc = check_policy(at, r, err);
     if (rc == 0 && r->mesh.yaml)
-        rc = ms_job_check_mesh(r->mesh, ranks_of(r), err);
-    if (rc < 0)
-        return rc;
-    r->told = ms_yaml_json(at, err);
-    return r->told ? 0 : -EINVAL;
+        rc = ms_job_check_mesh(r->mesh, ms_job_role_ranks(r), err);
+    return rc < 0 ? rc : tell(r, at, err);
 }
 
 json_t *ms_job_roles_json(const struct ms_job *job, const char *file)

@@ -118,6 +118,54 @@ static void test_roles(void **state)
     ms_job_finish(&job);
 }
 
+static void test_policies(void **state)
+{
+    struct ms_job job = read_job(
+        "name: grpo\n"
+        "on: local\n"
+        "nodes: [{name: n, count: \"2:4:2\", gpus: 4}]\n"
+        "roles:\n"
+        "  train: {worker_cls: w.Train, device_mapping: \"0-3\", restart: role}\n"
+        "  infer: {worker_cls: w.Infer, world_size: \"2:6:2\", hang: 60,\n"
+        "          budget: {failed: 5, preempted: unlimited}, critical: false,\n"
+        "          memory: 1GiB, memory_growth: 1.5}\n"
+        "  side: {command: [sleep, \"3\"], world_size: 2}\n"
+        "  later: {world_size: 3}\n"
+        "driver: {command: [python, train.py], budget: {failed: 2}, hang: 9}\n"
+        "checkpoint: ./ckpt\n"
+        "priority: -3\n"
+        "generation: {slots: 64}\n");
+
+    (void)state;
+    assert_string_equal(job.on, "local");
+    assert_string_equal(job.checkpoint, "./ckpt");
+    assert_int_equal(job.priority, -3);
+    assert_int_equal(job.node_count, 4);
+    assert_string_equal(job.nodes[3]->name, "n3");
+    assert_int_equal(job.node_range_count, 1);
+    assert_int_equal(job.node_ranges[0].count.min, 2);
+    assert_true(job.roles[0].policy.has_restart);
+    assert_int_equal(job.roles[0].policy.restart, MS_JOB_RESTART_ROLE);
+    assert_int_equal(job.roles[1].world_size, 2);
+    assert_int_equal(job.roles[1].size.max, 6);
+    assert_int_equal(job.roles[1].size.unit, 2);
+    assert_int_equal(job.roles[1].policy.budget[MS_JOB_APPLICATION], 5);
+    assert_int_equal(job.roles[1].policy.budget[MS_JOB_PREEMPTED],
+                     MS_JOB_BUDGET_UNLIMITED);
+    assert_int_equal(job.roles[1].policy.budget[MS_JOB_HANG], MS_JOB_BUDGET_UNSET);
+    assert_true(job.roles[1].policy.is_not_critical);
+    assert_int_equal(job.roles[1].policy.hang_s, 60);
+    assert_int_equal(job.roles[1].policy.memory_growth_milli, 1500);
+    assert_string_equal(job.roles[2].command[1], "3");
+    assert_true(ms_job_role_is_ours(&job.roles[2]));
+    assert_false(ms_job_role_is_ours(&job.roles[3]));
+    assert_string_equal(job.driver[1], "train.py");
+    assert_int_equal(job.driver_policy.budget[MS_JOB_APPLICATION], 2);
+    assert_int_equal(job.driver_policy.hang_s, 9);
+    assert_int_equal(json_integer_value(json_object_get(job.generation, "slots")), 64);
+    ms_job_finish(&job);
+}
+
 static const struct {
     const char *text, *error;
 } wrong[] = {
@@ -129,7 +177,23 @@ static const struct {
     {"nodes: [{name: a, netns: ../b}]", "x.yaml:1:26: network namespace"},
     {"driver: python", "x.yaml:1:9: 'driver' must be a list of words"},
     {"driver: []", "x.yaml:1:9: 'driver' must be a list of words"},
-    {"driver: [a, [b]]", "x.yaml:1:13: a word of 'driver' must be a text"},
+    {"driver: [a, [b]]", "x.yaml:1:13: a word of a command must be a text"},
+    {"driver: {budget: {failed: 1}}", "x.yaml:1:9: the driver needs 'command'"},
+    {"driver: {comand: [a]}",
+     "x.yaml:1:10: the driver has no key 'comand'; is 'command'"},
+    {"on: lcoal",
+     "x.yaml:1:5: 'on': 'lcoal' is none of local, ray, sim, kubernetes, "
+     "slurm; did you mean 'local'?"},
+    {"priority: high", "x.yaml:1:11: 'priority' must be a whole number"},
+    {"priority: \"3\"", "x.yaml:1:11: 'priority' must be a whole number"},
+    {"budget: 3", "x.yaml:1:9: 'budget' must be a map of causes and numbers"},
+    {"generation: [a]", "x.yaml:1:13: 'generation' must be a map"},
+    {"image: a", "x.yaml:1:8: images and volumes are for orchestrators that run"},
+    {"env: {MUSTER_ATTEMPT: x}", "x.yaml:1:7: MUSTER_ATTEMPT is set by"},
+    {"nodes: [{name: n, count: \"4:2\"}]", "x.yaml:1:26: "},
+    {"nodes: [{name: n, count: \"1:4:3\"}]", "x.yaml:1:26: "},
+    {"nodes: [{name: \"n[0-2]\", count: \"1:4\"}]",
+     "'name' has 3 nodes, and 'count' wants up to 4"},
     {"driver: [a]\nenv: [b]", "x.yaml:2:6: 'env' must be a map"},
     {"env: {a=b: c}", "x.yaml:1:7: no name of a variable"},
     {"env: {a: {b: c}}", "x.yaml:1:10: the value of a must be a text"},
@@ -181,6 +245,30 @@ static const struct {
     {"roles: {a: {bundle: {GPU: 1}, strategy: PACKED}}", "1:41: "},
     {"roles: {a: {bundle: {one_domain: yes}}}", "1:34: true or false is wanted"},
     {"roles: {a: {bundle: {labels: {z: in(}}}}", "1:34: "},
+    {"roles: {a: {world_size: \"2:x\", worker_cls: m.C}}", "1:25: "},
+    {"roles: {a: {world_size: \"2:4\"}}",
+     "1:12: role 'a': \"min:max\" is for roles with 'worker_cls' or 'command'"},
+    {"roles: {a: {world_size: \"2:4\", worker_cls: m.C, device_mapping: 0-3}}",
+     "1:12: role 'a': a 'device_mapping' has one size"},
+    {"roles: {a: {restart: rank}}",
+     "1:12: role 'a': 'restart' is for roles with 'worker_cls' or 'command'"},
+    {"roles: {a: {worker_cls: m.C, restart: ranks}}",
+     "1:39: 'restart': 'ranks' is none of rank, role, job; did you mean 'rank'?"},
+    {"roles: {a: {worker_cls: m.C, budget: {preemted: 3}}}",
+     "1:39: a cause in 'budget': 'preemted' is none of failed"},
+    {"roles: {a: {worker_cls: m.C, budget: {failed: often}}}",
+     "1:47: a number or `unlimited` is wanted here"},
+    {"roles: {a: {worker_cls: m.C, budget: {hang: 1, hang: 2}}}",
+     "1:48: 'hang' stands twice"},
+    {"roles: {a: {worker_cls: m.C, critical: maybe}}", "1:40: true or false is wanted"},
+    {"roles: {a: {worker_cls: m.C, hang: 0}}", "1:36: 'hang' must be 1 to"},
+    {"roles: {a: {worker_cls: m.C, memory_growth: 9}}",
+     "1:45: 'memory_growth' must be"},
+    {"roles: {a: {worker_cls: m.C, memory_growth: 2}}",
+     "1:12: role 'a': 'memory_growth' without 'memory'"},
+    {"roles: {a: {command: [x], args: [1], world_size: 2}}",
+     "1:12: role 'a': 'args' is for workers with a class, and it has a 'command'"},
+    {"roles: {a: {command: x}}", "1:22: a list of words is wanted here"},
     {"roles: {}\n---\nroles: {}", "x.yaml:3:1: a second document"},
     {"roles: {a: *b}", "x.yaml:1:12: found undefined alias"},
 };
@@ -314,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_driver),
         cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_policies),
         cmocka_unit_test(test_what_is_wrong),
         cmocka_unit_test(test_drivers_are_told_of_roles),
         cmocka_unit_test(test_levels_of_arguments),

@@ -6,16 +6,15 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Muster's own drivers take these from the role's JSON (ms_job_roles_json); here they are
+/* Muster's own drivers take these from the role's JSON (ms_job_roles_json); here they are, but for the class,
  * only checked, where line and column are known. */
 
 int ms_job_read_class(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     const char *text = ms_yaml_text(at);
 
-    (void)out;
     if (text && strpbrk(text, ".:"))
-        return 0;
+        return ms_yaml_to_text(at, out, err);
     return ms_yaml_fail(at,
                         err,
                         "'worker_cls' must be a text such as package.module.Class or "

@@ -1,9 +1,11 @@
 /* session.c - a driver's head and client: started, told what happens, stopped */
 #include "session/session.h"
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "io/session/secret.h"
+#include "io/session/timeline.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,6 +19,7 @@ struct ms_driver_session {
     struct ms_spin *spin;
     enum ms_tls_mode tls;
     bool joined;
+    struct ms_timeline timeline;
     struct {
         void (*on_log)(void *arg, const Muster__LogLines *lines);
         void (*on_node)(void *arg, const Muster__NodeStatus *node);
@@ -54,6 +57,7 @@ static void after_fork_in_child(void)
     ms_list_each (s, &sessions, struct ms_driver_session, link) {
         ms_client_forget(s->client);
         ms_head_forget(s->head);
+        ms_timeline_forget(&s->timeline);
         s->ended = true;
         ms_list_remove(&s->link);
     }
@@ -187,6 +191,23 @@ static void *on_stored(void *arg, const uint8_t *body, size_t len)
     return s->driver.on_stored(s->driver.arg, body, len);
 }
 
+static void on_called(void *arg, const struct ms_called *called)
+{
+    struct ms_driver_session *s = arg;
+
+    if (!ms_timeline_is_on(&s->timeline))
+        return;
+    /* what cannot be written is not there: no reason to fail a call */
+    ms_timeline_add(&s->timeline,
+                    &(struct ms_timeline_event){
+                        .track = called->label,
+                        .name = called->method,
+                        .begin_ns = called->begun_ns,
+                        .end_ns = ms_now_ns(),
+                        .flow = called->flow,
+                        .args = called->failed ? "{\"failed\": true}" : NULL});
+}
+
 static void client_open(struct ms_driver_session *s)
 {
     const struct ms_session *session = ms_head_session(s->head);
@@ -198,6 +219,7 @@ static void client_open(struct ms_driver_session *s)
                                   .ask_successor = ask_successor,
                                   .on_stored = s->driver.on_stored ? on_stored : NULL,
                                   .on_stored_drop = s->driver.on_stored_drop,
+                                  .on_called = on_called,
                                   .arg = s};
 
     s->client = ms_client_create(&o);
@@ -286,6 +308,16 @@ static struct ms_head *start_head(struct ms_driver_session *s,
     return head;
 }
 
+/* As MUSTER_TIMELINE says: 1, or the name of a file. */
+static int record_if_asked(struct ms_driver_session *s, struct ms_error *err)
+{
+    const char *where = getenv(MS_TIMELINE_ENV);
+
+    if (!where || !where[0])
+        return 0;
+    return ms_driver_session_record(s, strcmp(where, "1") == 0 ? NULL : where, err);
+}
+
 static int start(struct ms_driver_session *s,
                  const struct ms_driver_session_options *o,
                  struct ms_error *err)
@@ -297,10 +329,13 @@ static int start(struct ms_driver_session *s,
         return -1;
     snprintf(spin_path, sizeof spin_path, "%s/spin", ms_head_session(s->head)->dir);
     s->spin = ms_spin_open(spin_path);
-    if (run_on_loop(s, client_open) == 0 && s->client)
-        return 0;
+    if (record_if_asked(s, err) == 0) {
+        if (run_on_loop(s, client_open) == 0 && s->client)
+            return 0;
+        ms_error_set(err, -ENOMEM, "cannot make the driver's client");
+    }
     ms_head_stop(s->head, 0);
-    return ms_error_set(err, -ENOMEM, "cannot make the driver's client");
+    return -1;
 }
 
 struct ms_driver_session *
@@ -314,6 +349,7 @@ ms_driver_session_start(const struct ms_driver_session_options *o, struct ms_err
     }
     ms_list_init(&s->link);
     ms_map_init(&s->asking);
+    ms_timeline_init(&s->timeline);
     s->joined = o->address;
     s->driver.on_log = o->head.on_log;
     s->driver.on_node = o->head.on_node;
@@ -326,6 +362,34 @@ ms_driver_session_start(const struct ms_driver_session_options *o, struct ms_err
     }
     enlist(s);
     return s;
+}
+
+/* ---- the timeline ---------------------------------------------------------------- */
+
+int ms_driver_session_record(struct ms_driver_session *s,
+                             const char *path,
+                             struct ms_error *err)
+{
+    char own[MS_SESSION_DIR_MAX + sizeof "/logs/" MS_TIMELINE_NAME];
+
+    if (s->ended)
+        return ms_error_set(err, -ESHUTDOWN, "the session has ended");
+    if (!path && s->joined)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "a driver that has joined a head has no folder for its "
+                            "timeline: name a file");
+    if (!path)
+        snprintf(own,
+                 sizeof own,
+                 "%s/logs/" MS_TIMELINE_NAME,
+                 ms_head_session(s->head)->dir);
+    return ms_timeline_start(&s->timeline, path ? path : own, err);
+}
+
+struct ms_timeline *ms_driver_session_timeline(struct ms_driver_session *s)
+{
+    return &s->timeline;
 }
 
 /* ---- stop ------------------------------------------------------------------------ */
@@ -352,6 +416,7 @@ void ms_driver_session_destroy(struct ms_driver_session *s)
         return;
     ms_map_finish(&s->asking);
     ms_spin_close(s->spin);
+    ms_timeline_finish(&s->timeline);
     free(s);
 }
 

@@ -30,6 +30,7 @@
 #include <stdint.h>
 
 struct ms_driver_session;
+struct ms_timeline;
 
 /* Borrowed until the start has returned, but for callbacks and their `arg`. */
 struct ms_driver_session_options {
@@ -61,6 +62,14 @@ void ms_driver_session_fail(struct ms_driver_session *s);
 /* After stop, or in a forked child: free it. NULL does nothing. Peers and calls may outlive
  * it. */
 void ms_driver_session_destroy(struct ms_driver_session *s);
+
+/* Record calls, and whatever else is added, in a file (io/session/timeline.h); NULL: that of
+ * the session's folder, which stays with its logs. With MUSTER_TIMELINE=1 or =FILE in the
+ * environment the start does this. 0, or a negative errno and the reason. */
+int ms_driver_session_record(struct ms_driver_session *s,
+                             const char *path,
+                             struct ms_error *err);
+struct ms_timeline *ms_driver_session_timeline(struct ms_driver_session *s);
 
 /* Borrowed until stop begins. */
 struct ms_head *ms_driver_session_head(const struct ms_driver_session *s);

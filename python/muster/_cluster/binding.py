@@ -61,12 +61,14 @@ class Binding:
         made._engines = self._engines
         return made
 
-    def refresh(self) -> None:
-        """Forget the places if any process has resized or initialized a cluster since."""
+    def refresh(self) -> int:
+        """Forget the places if any process has resized or initialized a cluster since; how
+        many such changes this process knows of."""
         known = api.changes()
         if known != self._changes:
             self._changes = known
             self.forget()
+        return known
 
     def forget(self, rank: int | None = None) -> None:
         """That rank, or all of them, may be elsewhere in the mesh by now."""

@@ -99,8 +99,7 @@ class ClusterView(View):
 
     def _refresh(self) -> None:
         """It may have been resized or initialized by another process."""
-        self._bound.refresh()
-        known = api.changes()
+        known = self._bound.refresh()
         if known == self._changes or self._gone:
             return
         self._changes = known

@@ -119,10 +119,11 @@ def is_open(asked: dict[str, Any], options: dict[str, Any]) -> bool:
     return not (options["address"] or asked["listen"] or _is_described(asked))
 
 
-def at_least_one(min_nodes: int | None, launch: Launch | None) -> int:
+def nodes_awaited(min_nodes: int | None, launch: Launch | None, is_joined: bool) -> int:
+    """0 only of a head that is joined: one of our own has a node."""
     if min_nodes is None:
         return launch.world_size if launch else 1
-    return check_count(min_nodes, "min_nodes", 1)
+    return check_count(min_nodes, "min_nodes", 0 if is_joined else 1)
 
 
 def _has_numbers(asked: dict[str, Any]) -> bool:

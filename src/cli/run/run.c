@@ -100,7 +100,6 @@ enum ms_exit ms_cmd_run(const struct ms_cli *cli)
     struct ms_run_spec r = {.cli = cli,
                             .job = &job,
                             .nodes = &nodes,
-                            .on = on ? on : "local",
                             .address = at,
                             .is_inside = at && strcmp(at, INSIDE) == 0};
     struct ms_error err = {0};
@@ -110,5 +109,8 @@ enum ms_exit ms_cmd_run(const struct ms_cli *cli)
     if (ms_job_open(&job, cli->operands[0], &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     r.key = job.name ? job.name : DEFAULT_NAME;
+    r.on = on ? on : job.on ? job.on : "local";
+    if (ms_job_check_on(&job, r.on, &err) < 0)
+        return ms_out_fail(cli, MS_EXIT_USAGE, "%s: %s", cli->operands[0], err.text);
     return run(&r, &nodes);
 }

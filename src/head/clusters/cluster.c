@@ -14,6 +14,7 @@
 #include "head/ops/request.h"
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
+#include "head/rendezvous/rendezvous.h"
 #include "head/status.h"
 #include "head/stop.h"
 
@@ -288,6 +289,7 @@ static void worker_gone(struct ms_head *h, const struct ms_slot *slot)
 {
     ms_head_kv_worker_gone(h, slot->now.uid);
     ms_head_barriers_lose(h, slot);
+    ms_head_rendezvous_lose(h, slot->now.uid);
 }
 
 /* Nobody waits for it any more; else it is forgotten with the nodes' answers. */

@@ -6,8 +6,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { NUMBER_MAX = 20 }; /* characters of a number of 64 bits */
 
 /* ---- values ---------------------------------------------------------------------- */
 
@@ -298,6 +302,71 @@ size_t ms_kv_drop(struct ms_kv *kv, struct ms_kv_owner owner)
             gone++;
         }
     return gone;
+}
+
+/* ---- numbers, and changes of what is expected ------------------------------------ */
+
+/* As it was written by ms_kv_add, or by hand: an optional sign and digits. */
+static bool read_number(const struct ms_kv_value *v, int64_t *out)
+{
+    char text[NUMBER_MAX + 1] = {0}, *end;
+
+    if (v->codec != 0 || v->len == 0 || v->len > NUMBER_MAX)
+        return false;
+    memcpy(text, v->data, v->len);
+    if (text[0] != '-' && (text[0] < '0' || text[0] > '9'))
+        return false;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return errno == 0 && end == text + v->len && end[-1] >= '0' && end[-1] <= '9';
+}
+
+int ms_kv_add(struct ms_kv *kv,
+              const char *key,
+              int64_t amount,
+              int64_t *value,
+              struct ms_error *err)
+{
+    const struct ms_kv_entry *e = ms_kv_find(kv, key);
+    struct ms_kv_put put = {.key = key, .owner = {.kind = MS_KV_NONE}};
+    char text[NUMBER_MAX + 1];
+    int64_t sum = 0;
+
+    if (e && !read_number(e->value, &sum))
+        return ms_error_set(
+            err, -EINVAL, "the value of '%.64s' is no whole number in digits", key);
+    if (__builtin_add_overflow(sum, amount, &sum))
+        return ms_error_set(
+            err, -ERANGE, "the value of '%.64s' would have more than 64 bits", key);
+    if (e)
+        put.owner = e->owner;
+    put.len = (size_t)snprintf(text, sizeof text, "%" PRId64, sum);
+    put.value = (const uint8_t *)text;
+    *value = sum;
+    return ms_kv_put(kv, &put, err);
+}
+
+int ms_kv_compare_set(struct ms_kv *kv,
+                      const struct ms_kv_put *put,
+                      const uint8_t *expected,
+                      size_t len,
+                      struct ms_error *err)
+{
+    const struct ms_kv_entry *e = ms_kv_find(kv, put->key);
+    bool is_expected = e ? e->value->codec == 0 && e->value->len == len &&
+                               (len == 0 || memcmp(e->value->data, expected, len) == 0)
+                         : len == 0;
+
+    return is_expected ? ms_kv_put(kv, put, err) : ms_kv_check_key(put->key, err);
+}
+
+size_t ms_kv_delete_below(struct ms_kv *kv, const char *prefix)
+{
+    size_t first, count = ms_kv_range(kv, prefix, &first), left = count;
+
+    while (left-- > 0)
+        remove_at(kv, first + left);
+    return count;
 }
 
 /* ---- from what was kept ---------------------------------------------------------- */

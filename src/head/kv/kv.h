@@ -65,6 +65,24 @@ struct ms_kv_put {
 /* 1: stored; 0: there is one, and only_if_absent was asked. -EINVAL: the key; -E2BIG: the
  * value; -ENOSPC: the store is full; -ENOMEM. */
 int ms_kv_put(struct ms_kv *kv, const struct ms_kv_put *put, struct ms_error *err);
+/* The entry is a whole number in decimal digits: *value is what it is when `amount` was added,
+ * 0 before if there is none. Owned by nobody, as it was. 1; -EINVAL: it is no such number;
+ * -ERANGE: it would not fit; and as ms_kv_put. */
+int ms_kv_add(struct ms_kv *kv,
+              const char *key,
+              int64_t amount,
+              int64_t *value,
+              struct ms_error *err);
+/* Put it if the entry is `expected` (codec 0); if that is empty also if there is none. 1: it
+ * was put; 0: the entry is another one, or there is none; and as ms_kv_put. */
+int ms_kv_compare_set(struct ms_kv *kv,
+                      const struct ms_kv_put *put,
+                      const uint8_t *expected,
+                      size_t len,
+                      struct ms_error *err);
+/* All below the prefix goes; how many. */
+size_t ms_kv_delete_below(struct ms_kv *kv, const char *prefix);
+
 /* ---- from what was kept ---- */
 
 /* An entry of a store that is made again, with the revision that it had. As ms_kv_put. */

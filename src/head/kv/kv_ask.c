@@ -98,6 +98,42 @@ int ms_head_kv_delete_run(struct ms_head_op *op)
     return 0;
 }
 
+int ms_head_kv_add_run(struct ms_head_op *op)
+{
+    const Muster__KvAdd *asked = op->request->kv_add;
+    Muster__KvNumber m = MUSTER__KV_NUMBER__INIT;
+    int rc =
+        ms_kv_add(&op->head->kv.store, asked->key, asked->amount, &m.value, &op->error);
+
+    if (rc < 0)
+        return rc;
+    ms_head_op_succeed_copy(op, &m.base);
+    ms_head_kv_changed(op->head);
+    return 0;
+}
+
+int ms_head_kv_compare_set_run(struct ms_head_op *op)
+{
+    struct ms_kv *kv = &op->head->kv.store;
+    const Muster__KvCompareSet *asked = op->request->kv_compare_set;
+    struct ms_kv_put put = {.key = asked->key,
+                            .value = asked->value.data,
+                            .len = asked->value.len,
+                            .codec = MS_CODEC_BYTES,
+                            .owner = {.kind = MS_KV_NONE}};
+    int rc = ms_kv_compare_set(
+        kv, &put, asked->expected.data, asked->expected.len, &op->error);
+    Muster__KvEntry m;
+
+    if (rc < 0)
+        return rc;
+    entry_message(&m, ms_kv_find(kv, asked->key));
+    ms_head_op_succeed_copy(op, &m.base);
+    if (rc > 0)
+        ms_head_kv_changed(op->head);
+    return 0;
+}
+
 static void drop(struct ms_head *h, enum ms_kv_kind kind, uint64_t id)
 {
     if (ms_kv_drop(&h->kv.store, (struct ms_kv_owner){kind, id}))
@@ -257,4 +293,22 @@ int ms_head_kv_get_run(struct ms_head_op *op)
 int ms_head_kv_watch_run(struct ms_head_op *op)
 {
     return wait_for(op, try_watch, op->request->kv_watch->wait_ns);
+}
+
+static bool try_wait(struct ms_head_op *op, bool is_last)
+{
+    const Muster__KvWait *w = op->request->kv_wait;
+    bool has_all = true;
+
+    for (size_t i = 0; has_all && i < w->n_keys; i++)
+        has_all = ms_kv_find(&op->head->kv.store, w->keys[i]) != NULL;
+    if (!has_all && !is_last)
+        return false;
+    answer_done(op, has_all);
+    return true;
+}
+
+int ms_head_kv_wait_run(struct ms_head_op *op)
+{
+    return wait_for(op, try_wait, op->request->kv_wait->wait_ns);
 }

@@ -245,9 +245,85 @@ static void test_random(void **state)
     }
 }
 
+static void test_numbers(void **state)
+{
+    struct ms_kv kv;
+    struct ms_error err = {0};
+    int64_t value = 99;
+
+    (void)state;
+    ms_kv_init(&kv, 1);
+    assert_int_equal(ms_kv_add(&kv, "n", 3, &value, NULL), 1);
+    assert_int_equal(value, 3);
+    assert_int_equal(ms_kv_add(&kv, "n", -5, &value, NULL), 1);
+    assert_int_equal(value, -2);
+    assert_memory_equal(ms_kv_find(&kv, "n")->value->data, "-2", 2);
+    assert_int_equal(ms_kv_add(&kv, "n", INT64_MIN + 2, &value, NULL), 1);
+    assert_int_equal(ms_kv_add(&kv, "n", -1, &value, &err), -ERANGE);
+    assert_int_equal(ms_kv_add(&kv, "n", INT64_MAX, &value, NULL), 1);
+    assert_int_equal(value, -1);
+    for (const char *const *text =
+             (const char *const[]){"", "-", "+1", " 1", "1x", "x", NULL};
+         *text;
+         text++) {
+        put(&kv, "t", *text);
+        assert_int_equal(ms_kv_add(&kv, "t", 1, &value, &err), -EINVAL);
+        assert_int_equal(ms_kv_find(&kv, "t")->value->len, strlen(*text));
+    }
+    assert_int_equal(ms_kv_add(&kv, "", 1, &value, &err), -EINVAL);
+    ms_kv_finish(&kv);
+}
+
+static int swap(struct ms_kv *kv, const char *key, const char *from, const char *to)
+{
+    struct ms_kv_put p = {.key = key,
+                          .value = (const uint8_t *)to,
+                          .len = strlen(to),
+                          .owner = {.kind = MS_KV_NONE}};
+
+    return ms_kv_compare_set(kv, &p, (const uint8_t *)from, strlen(from), NULL);
+}
+
+static void test_compare_set(void **state)
+{
+    struct ms_kv kv;
+
+    (void)state;
+    ms_kv_init(&kv, 1);
+    assert_int_equal(swap(&kv, "k", "a", "b"), 0); /* there is none */
+    assert_null(ms_kv_find(&kv, "k"));
+    assert_int_equal(swap(&kv, "k", "", "a"), 1);
+    assert_int_equal(swap(&kv, "k", "", "b"), 0);
+    assert_int_equal(swap(&kv, "k", "x", "b"), 0);
+    assert_int_equal(swap(&kv, "k", "a", "b"), 1);
+    assert_memory_equal(ms_kv_find(&kv, "k")->value->data, "b", 1);
+    assert_int_equal(swap(&kv, "", "", "b"), -EINVAL);
+    ms_kv_finish(&kv);
+}
+
+static void test_delete_below(void **state)
+{
+    struct ms_kv kv;
+
+    (void)state;
+    ms_kv_init(&kv, 1);
+    put(&kv, "a", "1");
+    put(&kv, "b/1", "1");
+    put(&kv, "b/2", "1");
+    put(&kv, "b0", "1");
+    assert_int_equal(ms_kv_delete_below(&kv, "b/"), 2);
+    assert_int_equal(kv.count, 2);
+    assert_non_null(ms_kv_find(&kv, "b0"));
+    assert_int_equal(ms_kv_delete_below(&kv, "c"), 0);
+    ms_kv_finish(&kv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_compare_set),
+        cmocka_unit_test(test_delete_below),
         cmocka_unit_test(test_put_get_delete),
         cmocka_unit_test(test_only_one_is_the_first),
         cmocka_unit_test(test_entries_go_with_their_owner),

@@ -83,7 +83,16 @@ static const struct ms_verb verbs[] = {
     {QUESTION(KV_KEYS, KV_EVENTS, OWNERS | TOOL | HTTP, ms_head_kv_keys_run),
      .http = {"GET", "api/v1/kv", ms_view_kv_keys}},
     {QUESTION(KV_WATCH, KV_EVENTS, OWNERS | TOOL, ms_head_kv_watch_run)},
+    {CHANGE(KV_ADD, KV_NUMBER, OWNERS | TOOL, ms_head_kv_add_run)},
+    {CHANGE(KV_COMPARE_SET, KV_ENTRY, OWNERS | TOOL, ms_head_kv_compare_set_run)},
+    {QUESTION(KV_WAIT, KV_DONE, OWNERS | TOOL, ms_head_kv_wait_run)},
     {CHANGE(BARRIER, DONE, MS_ASKER_WORKER, ms_head_barrier_run)},
+
+    /* rendezvous */
+    {CHANGE(JOIN_RENDEZVOUS, WORLD, OWNERS, ms_head_rendezvous_join_run)},
+    {QUESTION(RENDEZVOUS, RENDEZVOUS, OWNERS | TOOL, ms_head_rendezvous_ask_run)},
+    {CHANGE(LEAVE_RENDEZVOUS, RENDEZVOUS, OWNERS, ms_head_rendezvous_leave_run)},
+    {CHANGE(CLOSE_RENDEZVOUS, RENDEZVOUS, OWNERS | TOOL, ms_head_rendezvous_close_run)},
 
     /* nodes that an orchestrator lends */
     {CHANGE(RESERVE, RESERVATION, OWNERS, ms_fleet_reserve_run)},

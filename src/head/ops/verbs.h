@@ -56,7 +56,11 @@ ms_verb_run ms_place_group_run, ms_place_wait_run, ms_place_remove_run,
     ms_place_resources_run;
 /* kv/ */
 ms_verb_run ms_head_kv_put_run, ms_head_kv_get_run, ms_head_kv_delete_run,
-    ms_head_kv_keys_run, ms_head_kv_watch_run, ms_head_barrier_run;
+    ms_head_kv_keys_run, ms_head_kv_watch_run, ms_head_kv_add_run,
+    ms_head_kv_compare_set_run, ms_head_kv_wait_run, ms_head_barrier_run;
+/* rendezvous/ */
+ms_verb_run ms_head_rendezvous_join_run, ms_head_rendezvous_ask_run,
+    ms_head_rendezvous_leave_run, ms_head_rendezvous_close_run;
 /* fleet/ */
 ms_verb_run ms_fleet_reserve_run, ms_fleet_release_run, ms_fleet_describe_run;
 /* waiting.h */

@@ -8,6 +8,7 @@
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/place/place.h"
+#include "head/rendezvous/rendezvous.h"
 #include "head/state/persist.h"
 
 #include <errno.h>
@@ -120,4 +121,5 @@ void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
             if (op->driver == d)
                 ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_head_barriers_leave(h, d);
+    ms_head_rendezvous_leave(h, d);
 }

@@ -1,140 +1,252 @@
-/* journal.c - a log of changes in a file, written anew when it has grown */
+/* journal.c - records in one table of an SQLite file */
 #include "head/state/journal.h"
 #include "base/cleanup.h"
-#include "proto/muster.pb-c.h"
+#include "head/state/sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-/* A file up to this size is not written anew. */
-enum { SMALL = 1 << 20, HEAD_SIZE = 2 * sizeof(uint32_t), PATH_ROOM = 4096 };
+/* Of this format; a file with a higher one is of a newer Muster. */
+enum { VERSION = 1, PATH_ROOM = 4096 };
+
+enum statement { WRITE, REMOVE, READ, DROP, STATEMENTS };
+
+static const char *const texts[STATEMENTS] = {
+    [WRITE] = "INSERT INTO record (space, key, data) VALUES (?1, ?2, ?3) "
+              "ON CONFLICT (space, key) DO UPDATE SET data = excluded.data",
+    [REMOVE] = "DELETE FROM record WHERE space = ?1 AND key = ?2",
+    [READ] = "SELECT key, data FROM record WHERE space = ?1 AND key >= ?2 AND key < ?3 "
+             "ORDER BY key",
+    [DROP] = "DELETE FROM record WHERE space = ?1 AND key >= ?2 AND key < ?3",
+};
 
 struct ms_journal {
-    char path[PATH_ROOM], new_path[PATH_ROOM + 8];
-    int fd;
-    uint64_t size, rewrite_at; /* bytes */
+    const struct ms_sqlite *lib;
+    char path[PATH_ROOM];
+    sqlite3 *db;
+    sqlite3_stmt *prepared[STATEMENTS];
     bool is_rewriting;
     bool has_lost; /* a change could not be written */
     const struct ms_journal_ops *ops;
     void *arg;
 };
 
-/* ---- reading --------------------------------------------------------------------- */
+/* ---- what goes wrong --------------------------------------------------------------- */
 
-/* The record at the beginning of these bytes; how long it is, 0: it is not whole. */
-static size_t read_record(struct ms_journal *d, const uint8_t *data, size_t len)
+static int code_of(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW:
+        return 0;
+    case SQLITE_NOMEM:
+        return -ENOMEM;
+    case SQLITE_FULL:
+        return -ENOSPC;
+    case SQLITE_READONLY:
+        return -EROFS;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return -EBUSY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return -EBADMSG;
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return -EACCES;
+    default:
+        return -EIO;
+    }
+}
+
+static const char *advice(int code)
+{
+    switch (code) {
+    case -EBADMSG:
+        return ": it is damaged. Move it away to begin anew; what runs is not known "
+               "then";
+    case -EBUSY:
+        return ": another process has it open";
+    case -ENOSPC:
+        return ": the disk is full";
+    case -EROFS:
+        return ": it cannot be written";
+    default:
+        return "";
+    }
+}
+
+/* SQLite's `rc` as ours; 0 is none. */
+static int fail(struct ms_journal *d, int rc, const char *what, struct ms_error *err)
+{
+    int code = code_of(rc);
+
+    if (code == 0)
+        return 0;
+    return ms_error_set(err,
+                        code,
+                        "cannot %s the journal '%s'%s (%s)",
+                        what,
+                        d->path,
+                        advice(code),
+                        d->db ? d->lib->errmsg(d->db) : d->lib->errstr(rc));
+}
+
+/* ---- one statement ----------------------------------------------------------------- */
+
+static int prepare(struct ms_journal *d, enum statement which, sqlite3_stmt **out)
+{
+    int rc = SQLITE_OK;
+
+    if (!d->prepared[which])
+        rc = d->lib->prepare_v2(d->db, texts[which], -1, &d->prepared[which], NULL);
+    *out = d->prepared[which];
+    return rc;
+}
+
+static int bind_key(
+    struct ms_journal *d, sqlite3_stmt *s, uint32_t space, const char *key, int key_len)
+{
+    int rc = d->lib->bind_int64(s, 1, space);
+
+    return rc ? rc : d->lib->bind_text(s, 2, key, key_len, SQLITE_STATIC);
+}
+
+static int finish_statement(struct ms_journal *d, sqlite3_stmt *s, int rc)
+{
+    d->lib->reset(s);
+    d->lib->clear_bindings(s);
+    return rc;
+}
+
+static int change(struct ms_journal *d,
+                  uint32_t space,
+                  const char *key,
+                  const uint8_t *data,
+                  size_t len)
 {
     static const uint8_t nothing[1];
-    uint32_t head[2];
-    Muster__KeptRecord *r;
+    sqlite3_stmt *s;
+    int rc = prepare(d, data ? WRITE : REMOVE, &s);
 
-    if (len < HEAD_SIZE)
-        return 0;
-    memcpy(head, data, sizeof head);
-    if (head[0] > len - HEAD_SIZE || crc32_z(0, data + HEAD_SIZE, head[0]) != head[1])
-        return 0;
-    r = muster__kept_record__unpack(NULL, head[0], data + HEAD_SIZE);
-    if (!r)
-        return 0;
-    if (!r->deleted)
-        data = r->data.len ? r->data.data : nothing;
-    d->ops->on_record(d->arg, r->space, r->key, r->deleted ? NULL : data, r->data.len);
-    muster__kept_record__free_unpacked(r, NULL);
-    return HEAD_SIZE + head[0];
+    if (rc)
+        return rc;
+    rc = bind_key(d, s, space, key, -1);
+    if (!rc && data)
+        rc = d->lib->bind_blob(s, 3, len ? data : nothing, (int)len, SQLITE_STATIC);
+    return finish_statement(d, s, rc ? rc : d->lib->step(s));
 }
 
-static int read_all(struct ms_journal *d)
+int ms_journal_write(struct ms_journal *d,
+                     uint32_t space,
+                     const char *key,
+                     const uint8_t *data,
+                     size_t len,
+                     struct ms_error *err)
 {
-    MS_CLEANUP(ms_cleanup_fd) int fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat st;
-    uint8_t *data;
-    size_t at = 0, step = 1;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return errno == ENOENT ? 0 : -errno;
-    if (!S_ISREG(st.st_mode) || st.st_size == 0)
-        return 0;
-    data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
-        return -errno;
-    while (step > 0) {
-        step = read_record(d, data + at, (size_t)st.st_size - at);
-        at += step;
-    }
-    munmap(data, (size_t)st.st_size);
-    return 0;
+    return d ? fail(d, change(d, space, key, data, len), "write", err) : 0;
 }
 
-/* ---- writing --------------------------------------------------------------------- */
+/* What the keys with a prefix are less than; false: no key is. */
+static bool end_of(const char *prefix, char *out, size_t room)
+{
+    size_t len = strlen(prefix);
+
+    if (len == 0 || len >= room)
+        return false;
+    memcpy(out, prefix, len + 1);
+    out[len - 1]++; /* keys are names and digits: below 0x7f */
+    return true;
+}
+
+/* A statement over keys from `prefix` on, that begin with it and are below `before`. */
+static int open_range(struct ms_journal *d,
+                      enum statement which,
+                      uint32_t space,
+                      const char *prefix,
+                      const char *before,
+                      sqlite3_stmt **out)
+{
+    char end[PATH_ROOM];
+    int rc = prepare(d, which, out);
+
+    if (!before && !end_of(prefix, end, sizeof end))
+        strcpy(end, "\x7f");
+    if (!rc)
+        rc = bind_key(d, *out, space, prefix, -1);
+    if (!rc)
+        rc = d->lib->bind_text(*out, 3, before ? before : end, -1, SQLITE_TRANSIENT);
+    return rc;
+}
+
+int ms_journal_drop(struct ms_journal *d,
+                    uint32_t space,
+                    const char *prefix,
+                    const char *before,
+                    struct ms_error *err)
+{
+    sqlite3_stmt *s;
+    int rc;
+
+    if (!d)
+        return 0;
+    rc = open_range(d, DROP, space, prefix, before, &s);
+    if (!rc)
+        rc = d->lib->step(s);
+    return fail(d, s ? finish_statement(d, s, rc) : rc, "write", err);
+}
+
+int ms_journal_read(
+    struct ms_journal *d,
+    uint32_t space,
+    const char *prefix,
+    void (*on_record)(void *arg, const char *key, const uint8_t *data, size_t len),
+    void *arg,
+    struct ms_error *err)
+{
+    sqlite3_stmt *s;
+    int rc;
+
+    if (!d)
+        return 0;
+    rc = open_range(d, READ, space, prefix, NULL, &s);
+    while (!rc && (rc = d->lib->step(s)) == SQLITE_ROW) {
+        on_record(arg,
+                  (const char *)d->lib->column_text(s, 0),
+                  d->lib->column_blob(s, 1),
+                  (size_t)d->lib->column_bytes(s, 1));
+        rc = SQLITE_OK;
+    }
+    return fail(d, s ? finish_statement(d, s, rc) : rc, "read", err);
+}
+
+/* ---- without a word ---------------------------------------------------------------- */
+
+static int execute(struct ms_journal *d, const char *text)
+{
+    return d->lib->exec(d->db, text, NULL, NULL, NULL);
+}
 
 /* All or nothing. */
-static int append(struct ms_journal *d, const Muster__KeptRecord *r)
+static void rewrite(struct ms_journal *d)
 {
-    size_t len = muster__kept_record__get_packed_size(r);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *all = malloc(HEAD_SIZE + len);
-    uint32_t head[2] = {(uint32_t)len, 0};
-    ssize_t n;
-
-    if (!all)
-        return -ENOMEM;
-    muster__kept_record__pack(r, all + HEAD_SIZE);
-    head[1] = (uint32_t)crc32_z(0, all + HEAD_SIZE, len);
-    memcpy(all, head, sizeof head);
-    do
-        n = pwrite(d->fd, all, HEAD_SIZE + len, (off_t)d->size);
-    while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)(HEAD_SIZE + len))
-        return n < 0 ? -errno : -ENOSPC; /* the next one overwrites it */
-    d->size += (uint64_t)n;
-    return 0;
-}
-
-static int rewrite(struct ms_journal *d)
-{
-    int old = d->fd, rc = 0;
-    uint64_t old_size = d->size;
-
-    d->fd =
-        open(d->new_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (d->fd < 0) {
-        rc = -errno;
-        d->fd = old;
-        return rc;
-    }
-    d->size = 0;
+    if (execute(d, "BEGIN IMMEDIATE"))
+        return;
     d->has_lost = false;
     d->is_rewriting = true;
     d->ops->on_rewrite(d->arg, d);
     d->is_rewriting = false;
-    if (d->has_lost || rename(d->new_path, d->path) < 0) {
-        rc = d->has_lost ? -ENOSPC : -errno;
-        unlink(d->new_path);
-        ms_fd_close(&d->fd);
-        d->fd = old;
-        d->size = old_size;
-        return rc;
+    if (d->has_lost || execute(d, "COMMIT")) {
+        d->has_lost = true;
+        execute(d, "ROLLBACK");
     }
-    ms_fd_close(&old);
-    d->rewrite_at = d->size < SMALL ? 2 * (uint64_t)SMALL : 2 * d->size;
-    return 0;
-}
-
-static void change(struct ms_journal *d, const Muster__KeptRecord *r)
-{
-    if (d->is_rewriting) {
-        d->has_lost = d->has_lost || append(d, r) < 0;
-        return;
-    }
-    if (!d->has_lost && d->size < d->rewrite_at && append(d, r) == 0)
-        return;
-    d->has_lost = rewrite(d) < 0; /* this change is in what there is */
 }
 
 void ms_journal_put(struct ms_journal *d,
@@ -143,14 +255,12 @@ void ms_journal_put(struct ms_journal *d,
                     const uint8_t *data,
                     size_t len)
 {
-    Muster__KeptRecord r = MUSTER__KEPT_RECORD__INIT;
-
-    r.space = space;
-    r.key = (char *)(uintptr_t)key;
-    r.data = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
-    r.deleted = !data;
-    if (d)
-        change(d, &r);
+    if (!d)
+        return;
+    if (change(d, space, key, data, len) != SQLITE_DONE)
+        d->has_lost = true;
+    else if (d->has_lost && !d->is_rewriting)
+        rewrite(d);
 }
 
 void ms_journal_delete(struct ms_journal *d, uint32_t space, const char *key)
@@ -158,33 +268,141 @@ void ms_journal_delete(struct ms_journal *d, uint32_t space, const char *key)
     ms_journal_put(d, space, key, NULL, 0);
 }
 
-/* ---- life ------------------------------------------------------------------------ */
+/* ---- the file ---------------------------------------------------------------------- */
+
+static int pragma(struct ms_journal *d, const char *text, int64_t *out)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = d->lib->prepare_v2(d->db, text, -1, &s, NULL);
+
+    if (!rc)
+        rc = d->lib->step(s);
+    if (rc == SQLITE_ROW && out)
+        *out = d->lib->column_int64(s, 0);
+    d->lib->finalize(s);
+    return code_of(rc) ? rc : SQLITE_OK;
+}
+
+static int check_version(struct ms_journal *d, struct ms_error *err)
+{
+    int64_t version = 0;
+    int rc = pragma(d, "PRAGMA user_version", &version);
+
+    if (rc)
+        return fail(d, rc, "open", err);
+    if (version <= VERSION)
+        return 0;
+    return ms_error_set(err,
+                        -ENOTSUP,
+                        "the journal '%s' was written by a newer Muster (format %lld; "
+                        "this one knows %d): start that one, or move the file away",
+                        d->path,
+                        (long long)version,
+                        VERSION);
+}
+
+static int make_tables(struct ms_journal *d, struct ms_error *err)
+{
+    static const char *const steps[] = {
+        "PRAGMA synchronous = NORMAL",
+        "CREATE TABLE IF NOT EXISTS record (space INTEGER NOT NULL, key TEXT NOT NULL, "
+        "data BLOB NOT NULL, PRIMARY KEY (space, key)) WITHOUT ROWID",
+        "PRAGMA user_version = 1",
+    };
+    /* held until it is closed, so that there are never two controllers */
+    int rc = pragma(d, "PRAGMA locking_mode = EXCLUSIVE", NULL);
+
+    if (!rc)
+        rc = pragma(d, "PRAGMA journal_mode = WAL", NULL);
+    for (size_t i = 0; !rc && i < MS_COUNT(steps); i++)
+        rc = execute(d, steps[i]);
+    return fail(d, rc, "open", err);
+}
+
+static int forget(struct ms_journal *d, uint32_t first_lasting, struct ms_error *err)
+{
+    char text[80];
+
+    snprintf(text, sizeof text, "DELETE FROM record WHERE space < %u", first_lasting);
+    return fail(d, execute(d, text), "write", err);
+}
+
+static int read_all(struct ms_journal *d, struct ms_error *err)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = d->lib->prepare_v2(
+        d->db, "SELECT space, key, data FROM record ORDER BY space, key", -1, &s, NULL);
+    static const uint8_t nothing[1];
+
+    while (!rc && (rc = d->lib->step(s)) == SQLITE_ROW) {
+        const uint8_t *data = d->lib->column_blob(s, 2);
+
+        d->ops->on_record(d->arg,
+                          (uint32_t)d->lib->column_int64(s, 0),
+                          (const char *)d->lib->column_text(s, 1),
+                          data ? data : nothing,
+                          (size_t)d->lib->column_bytes(s, 2));
+        rc = SQLITE_OK;
+    }
+    d->lib->finalize(s);
+    return fail(d, rc, "read", err);
+}
+
+/* The user's own, whatever the umask; SQLite would follow a link. */
+static int make_file(const struct ms_journal *d, struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_fd)
+    int fd = open(d->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return ms_error_sys(err, -errno, "cannot open the journal '%s'", d->path);
+    return S_ISREG(st.st_mode)
+               ? 0
+               : ms_error_set(err, -EINVAL, "the journal '%s' is no file", d->path);
+}
+
+static int open_file(struct ms_journal *d, struct ms_error *err)
+{
+    int rc = make_file(d, err);
+
+    if (rc < 0)
+        return rc;
+    rc = d->lib->open_v2(
+        d->path, &d->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    rc = fail(d, rc, "open", err);
+    if (rc == 0)
+        rc = check_version(d, err);
+    return rc == 0 ? make_tables(d, err) : rc;
+}
 
 int ms_journal_open(struct ms_journal **out,
                     const char *dir,
                     const char *name,
                     bool is_kept,
+                    uint32_t first_lasting,
                     const struct ms_journal_ops *ops,
                     void *arg,
                     struct ms_error *err)
 {
-    struct ms_journal *d = calloc(1, sizeof *d);
-    int rc = d ? 0 : -ENOMEM;
+    const struct ms_sqlite *lib = ms_sqlite_load(err);
+    struct ms_journal *d = lib ? calloc(1, sizeof *d) : NULL;
+    int rc;
 
-    if (d) {
-        *d = (struct ms_journal){.fd = -1, .ops = ops, .arg = arg};
-        if (snprintf(d->path, sizeof d->path, "%s/%s", dir, name) >=
-            (int)sizeof d->path)
-            rc = -ENAMETOOLONG;
-        snprintf(d->new_path, sizeof d->new_path, "%s.new", d->path);
-    }
-    if (rc == 0 && is_kept)
-        rc = read_all(d);
+    if (!d)
+        return lib ? ms_error_set(err, -ENOMEM, "out of memory") : -ELIBACC;
+    d->lib = lib;
+    d->ops = ops;
+    d->arg = arg;
+    snprintf(d->path, sizeof d->path, "%s/%s", dir, name);
+    rc = open_file(d, err);
+    if (rc == 0 && !is_kept)
+        rc = forget(d, first_lasting, err);
     if (rc == 0)
-        rc = rewrite(d);
+        rc = read_all(d, err);
     if (rc < 0) {
         ms_journal_close(d);
-        return ms_error_sys(err, rc, "cannot keep '%.200s/%s'", dir, name);
+        return rc;
     }
     *out = d;
     return 0;
@@ -194,6 +412,8 @@ void ms_journal_close(struct ms_journal *d)
 {
     if (!d)
         return;
-    ms_fd_close(&d->fd);
+    for (size_t i = 0; i < STATEMENTS; i++)
+        d->lib->finalize(d->prepared[i]);
+    d->lib->close_v2(d->db);
     free(d);
 }

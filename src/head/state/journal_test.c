@@ -1,14 +1,18 @@
 #include "head/state/journal.h"
 #include "io/tree.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -58,7 +62,7 @@ static void reopen(bool is_kept)
     for (unsigned i = 0; i < KEYS; i++)
         set(i, NULL, 0);
     assert_int_equal(
-        ms_journal_open(&rig.d, rig.dir, "state", is_kept, &ops, &rig, NULL), 0);
+        ms_journal_open(&rig.d, rig.dir, "state", is_kept, 100, &ops, &rig, NULL), 0);
 }
 
 static int setup(void **state)
@@ -114,53 +118,165 @@ static void test_changes_come_back(void **state)
     assert_null(rig.values[0]);
 }
 
-static void test_a_record_that_was_cut_is_passed_over(void **state)
+/* A copy of the file as it is now is what a process that is killed leaves behind. */
+static void test_a_process_that_is_killed(void **state)
 {
-    struct stat st;
+    pid_t child;
+    int status;
 
     (void)state;
-    put(0, "whole");
-    assert_int_equal(stat(rig.path, &st), 0);
-    put(1, "cut short");
-    assert_int_equal(truncate(rig.path, st.st_size + 9), 0);
+    put(0, "before");
+    ms_journal_close(rig.d);
+    rig.d = NULL;
+    child = fork();
+    if (child == 0) {
+        reopen(true);
+        for (unsigned i = 0; i < 100; i++)
+            put(1, "again and again");
+        put(2, "last");
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
     reopen(true);
-    assert_string_equal(rig.values[0], "whole");
-    assert_null(rig.values[1]);
-    put(1, "again");
-    reopen(true);
-    assert_string_equal(rig.values[1], "again");
+    assert_string_equal(rig.values[0], "before");
+    assert_string_equal(rig.values[2], "last");
 }
 
-static void test_a_file_that_grows_is_written_anew(void **state)
+static int reopen_fails(struct ms_error *err)
 {
+    static const struct ms_journal_ops ops = {on_record, on_rewrite};
+
+    ms_journal_close(rig.d);
+    rig.d = NULL;
+    return ms_journal_open(&rig.d, rig.dir, "state", true, 100, &ops, &rig, err);
+}
+
+static void test_a_file_that_was_cut_or_damaged(void **state)
+{
+    struct ms_error err = {0};
+    int fd;
+
+    (void)state;
+    for (unsigned i = 0; i < 200; i++)
+        put(i % KEYS, "some text that fills a few pages of the file, again and again");
+    ms_journal_close(rig.d);
+    rig.d = NULL;
+    fd = open(rig.path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "garbage garbage garbage", 23, 0), 23);
+    assert_int_equal(reopen_fails(&err), -EBADMSG);
+    assert_non_null(strstr(err.text, "is damaged"));
+    assert_non_null(strstr(err.text, rig.path));
+    assert_int_equal(ftruncate(fd, 100), 0);
+    assert_int_equal(reopen_fails(&err), -EBADMSG);
+    close(fd);
+}
+
+static void test_a_newer_version_is_not_touched(void **state)
+{
+    uint8_t version[4] = {0, 0, 0, 9}, after[4];
+    struct ms_error err = {0};
+    int fd;
+
+    (void)state;
+    put(0, "kept");
+    ms_journal_close(rig.d);
+    rig.d = NULL;
+    fd = open(rig.path, O_RDWR);
+    assert_int_equal(pwrite(fd, version, 4, 60), 4); /* user_version */
+    assert_int_equal(reopen_fails(&err), -ENOTSUP);
+    assert_non_null(strstr(err.text, "newer Muster (format 9"));
+    assert_int_equal(pread(fd, after, 4, 60), 4);
+    assert_memory_equal(version, after, 4);
+    close(fd);
+}
+
+static void test_two_controllers(void **state)
+{
+    static const struct ms_journal_ops ops = {on_record, on_rewrite};
+    struct ms_journal *second = NULL;
+    struct ms_error err = {0};
+
+    (void)state;
+    put(0, "first");
+    assert_int_equal(
+        ms_journal_open(&second, rig.dir, "state", true, 100, &ops, &rig, &err),
+        -EBUSY);
+    assert_non_null(strstr(err.text, "another process has it open"));
+    assert_null(second);
+}
+
+/* As on a full disk: the next change that fits writes what was lost. */
+static void test_what_cannot_be_written(void **state)
+{
+    struct rlimit before, small = {0};
+    struct ms_error err = {0};
     char *big = malloc(VALUE_MAX + 1);
-    unsigned before = rig.rewrites;
-    struct stat st;
 
     (void)state;
     assert_non_null(big);
     memset(big, 'x', VALUE_MAX);
     big[VALUE_MAX] = 0;
-    for (int i = 0; i < 100; i++)
-        put(3, big);
+    put(0, "small");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    small.rlim_cur = 64 << 10;
+    small.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_true(ms_journal_write(rig.d, 7, "1", (uint8_t *)big, VALUE_MAX, &err) < 0);
+    assert_non_null(strstr(err.text, "cannot write the journal"));
+    put(2, big); /* lost */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     free(big);
-    put(0, "last");
-    assert_true(rig.rewrites > before && rig.rewrites < before + 20);
-    assert_int_equal(stat(rig.path, &st), 0);
-    assert_true(st.st_size < 4 << 20);
+    put(3, "fits");
+    assert_int_equal(rig.rewrites, 1);
     reopen(true);
-    assert_int_equal(strlen(rig.values[3]), VALUE_MAX);
-    assert_string_equal(rig.values[0], "last");
+    assert_string_equal(rig.values[0], "small");
+    assert_null(rig.values[1]);
+    assert_int_equal(strlen(rig.values[2]), VALUE_MAX);
+    assert_string_equal(rig.values[3], "fits");
+}
+
+static void count_record(void *arg, const char *key, const uint8_t *data, size_t len)
+{
+    (void)data;
+    (void)len;
+    strcat(arg, key);
+    strcat(arg, " ");
+}
+
+static void test_ranges(void **state)
+{
+    static const char *const keys[] = {"a/1", "a/2", "a/3", "ab/1", "b/1"};
+    char seen[64] = "";
+
+    (void)state;
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(
+            ms_journal_write(rig.d, 9, keys[i], (const uint8_t *)"x", 1, NULL), 0);
+    assert_int_equal(ms_journal_read(rig.d, 9, "a/", count_record, seen, NULL), 0);
+    assert_string_equal(seen, "a/1 a/2 a/3 ");
+    assert_int_equal(ms_journal_drop(rig.d, 9, "a/", "a/3", NULL), 0);
+    assert_int_equal(ms_journal_drop(rig.d, 9, "ab/", NULL, NULL), 0);
+    seen[0] = 0;
+    assert_int_equal(ms_journal_read(rig.d, 9, "", count_record, seen, NULL), 0);
+    assert_string_equal(seen, "a/3 b/1 ");
+    assert_int_equal(ms_journal_drop(rig.d, 9, "", NULL, NULL), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_changes_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_process_that_is_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(
-            test_a_record_that_was_cut_is_passed_over, setup, teardown),
+            test_a_file_that_was_cut_or_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(
-            test_a_file_that_grows_is_written_anew, setup, teardown),
+            test_a_newer_version_is_not_touched, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_two_controllers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ranges, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

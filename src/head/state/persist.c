@@ -12,6 +12,7 @@
 #include "head/nodes/node.h"
 #include "head/place/kept_groups.h"
 #include "head/place/place.h"
+#include "head/rendezvous/rendezvous.h"
 #include "head/state/journal.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_NAME "state"
+#define FILE_NAME "state.db"
 
 enum {
     SPACE_KV = 1,
@@ -28,13 +29,14 @@ enum {
     SPACE_STORE = 3,
     SPACE_CLUSTER = 4,
     SPACE_NODE = 5,
+    /* jobs/ has those from here on: they stay when the head ends in order */
+    FIRST_LASTING = MS_PERSIST_JOB,
 };
 
-/* Without memory it is not kept until the journal is written anew. */
-static void put_message(struct ms_journal *j,
-                        uint32_t space,
-                        const char *key,
-                        const ProtobufCMessage *m)
+void ms_persist_put(struct ms_journal *j,
+                    uint32_t space,
+                    const char *key,
+                    const ProtobufCMessage *m)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
 
@@ -53,7 +55,7 @@ static void put_entry(struct ms_journal *j, const struct ms_kv_entry *e)
     m.owner_kind = e->owner.kind;
     m.owner = e->owner.id;
     m.revision = e->revision;
-    put_message(j, SPACE_KV, e->key, &m.base);
+    ms_persist_put(j, SPACE_KV, e->key, &m.base);
 }
 
 static void put_entries(const struct ms_head *h, struct ms_journal *d)
@@ -126,7 +128,7 @@ static void put_group(struct ms_journal *d, const struct ms_kept_group *k)
     char key[24];
 
     snprintf(key, sizeof key, "%" PRIu64, k->message->status->id);
-    put_message(d, SPACE_GROUP, key, &k->message->base);
+    ms_persist_put(d, SPACE_GROUP, key, &k->message->base);
 }
 
 void ms_persist_group(struct ms_head *h,
@@ -277,7 +279,7 @@ static void put_spec(struct ms_journal *d, const struct ms_cluster *c)
     m.objects = c->objects;
     m.slots = list;
     m.n_slots = c->count;
-    put_message(d, SPACE_CLUSTER, c->name, &m.base);
+    ms_persist_put(d, SPACE_CLUSTER, c->name, &m.base);
 }
 
 void ms_persist_cluster(struct ms_head *h, const struct ms_cluster *c)
@@ -356,12 +358,27 @@ static void lose(struct ms_head *h, const struct ms_slot *slot)
 }
 
 /* Those whose cluster lives on without them can be restarted then. */
+static void lose_of(struct ms_head *h, struct ms_cluster *c)
+{
+    for (size_t i = 0; c->spec && c->placed && i < c->count; i++)
+        if (!c->slots[i].now.uid && c->slots[i].expected_uid)
+            lose(h, &c->slots[i]);
+}
+
 static void lose_unreported(struct ms_head *h)
 {
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        for (size_t i = 0; c->spec && c->placed && i < c->count; i++)
-            if (!c->slots[i].now.uid && c->slots[i].expected_uid)
-                lose(h, &c->slots[i]);
+        lose_of(h, c);
+}
+
+void ms_persist_settle(struct ms_head *h, const char *cluster)
+{
+    struct ms_cluster *c = ms_registry_find(&h->registry, cluster);
+
+    if (c && c->unknown == c->count)
+        ms_head_cluster_forget(h, c);
+    else if (c)
+        lose_of(h, c);
 }
 
 /* Nobody has reported any of its workers. */
@@ -396,6 +413,7 @@ static void on_grace(void *arg)
     }
     if (has_changed)
         ms_head_kv_changed(h);
+    ms_head_rendezvous_recover(h);
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         if (k->is_open)
             ms_persist_forget_group(h, k->message->status->id);
@@ -446,18 +464,24 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
         [SPACE_STORE] = take_id,
         [SPACE_CLUSTER] = take_cluster,
         [SPACE_NODE] = take_node,
+        [MS_PERSIST_RENDEZVOUS] = ms_head_rendezvous_take,
     };
 
     if (space < MS_COUNT(take) && take[space])
         take[space](arg, key, data, len);
 }
 
+static void put_id(const struct ms_head *h, struct ms_journal *d)
+{
+    ms_journal_put(
+        d, SPACE_STORE, "id", (const uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
+}
+
 static void on_rewrite(void *arg, struct ms_journal *d)
 {
     struct ms_head *h = arg;
 
-    ms_journal_put(
-        d, SPACE_STORE, "id", (uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
+    put_id(h, d);
     put_entries(h, d);
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         put_group(d, k);
@@ -468,6 +492,7 @@ static void on_rewrite(void *arg, struct ms_journal *d)
         put_node(d, n->name);
     ms_list_each (e, &h->persist.nodes, struct expected, link)
         put_node(d, e->name);
+    ms_head_rendezvous_put_all(h, d);
 }
 
 int ms_persist_open(struct ms_head *h, struct ms_error *err)
@@ -481,6 +506,7 @@ int ms_persist_open(struct ms_head *h, struct ms_error *err)
                          h->session.dir,
                          FILE_NAME,
                          h->session.was_left,
+                         FIRST_LASTING,
                          &ops,
                          h,
                          err);
@@ -490,6 +516,7 @@ int ms_persist_open(struct ms_head *h, struct ms_error *err)
         return rc;
     if (h->session.was_left)
         ms_kv_restored(&h->kv.store, h->kv.store.id);
+    put_id(h, h->persist.journal);
     h->persist.kv_revision = h->kv.store.revision;
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         for (size_t i = 0; i < k->message->status->n_pieces; i++)

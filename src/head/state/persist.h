@@ -22,6 +22,19 @@ struct ms_cluster;
 struct ms_journal;
 struct ms_head;
 
+enum { MS_PERSIST_RENDEZVOUS = 6 }; /* a space of the journal that is rendezvous/'s */
+
+/* Spaces of the journal that are of jobs/: what was submitted, by name; events of cores, by
+ * "name/number"; snapshots of cores, by name; lines of the explanation, by "name/number";
+ * incarnations, by "name/role". */
+enum {
+    MS_PERSIST_JOB = 16,
+    MS_PERSIST_JOB_EVENT,
+    MS_PERSIST_JOB_CORE,
+    MS_PERSIST_JOB_LINE,
+    MS_PERSIST_JOB_ROLE,
+};
+
 struct ms_persist {
     struct ms_journal *journal; /* NULL: nothing is kept */
     struct ms_list groups;      /* ms_kept_group: detached ones, as they stand there */
@@ -29,6 +42,12 @@ struct ms_persist {
     uint64_t kv_revision;       /* up to which the key-value store stands there */
     struct ms_timer timer;      /* owners that have not come back by then are gone */
 };
+
+/* Without memory it is not kept until the journal is written anew. */
+void ms_persist_put(struct ms_journal *j,
+                    uint32_t space,
+                    const char *key,
+                    const ProtobufCMessage *m);
 
 /* Reads what the head before has left, if there was one. */
 int ms_persist_open(struct ms_head *h, struct ms_error *err);
@@ -47,6 +66,9 @@ void ms_persist_forget_cluster(struct ms_head *h, const char *cluster);
 /* This node is there, or has gone for good. */
 void ms_persist_node(struct ms_head *h, const char *name);
 void ms_persist_forget_node(struct ms_head *h, const char *name);
+/* All who could report workers of this cluster have done so: those of the head before that
+ * nobody has are lost, and if it has none at all it is forgotten. */
+void ms_persist_settle(struct ms_head *h, const char *cluster);
 /* How long to wait for nodes that are missing; 0: none is, or for too long. */
 int64_t ms_persist_left_ns(const struct ms_head *h);
 /* A node has come: groups that wait for it are placed there again. */

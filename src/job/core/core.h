@@ -37,7 +37,8 @@
  *  - While the orchestrator cannot be asked nothing is reserved, created, replaced,
  *    restarted or resized, no budget is spent, and no deadline passes.
  *  - What has ended together is replaced by one action of each role.
- *  - What succeeded is never started again, and when the driver has succeeded nothing is.
+ *  - A rank that succeeded starts again only together with its role; a role that succeeded
+ *    never does, and when the driver has succeeded nothing does.
  *  - Ends of ranks that an action under way has started belong to it: they are decided when
  *    it has been answered.
  *  - A role below `min` that cannot have its processes fails the job after
@@ -68,8 +69,8 @@ const char *ms_job_stage_name(enum ms_job_stage s); /* "running" */
 bool ms_job_stage_is_over(enum ms_job_stage s);
 
 enum ms_job_slot_state {
-    MS_JOB_SLOT_ABSENT,    /* nothing is there, and nothing is wanted yet */
-    MS_JOB_SLOT_STARTING,  /* an action is under way */
+    MS_JOB_SLOT_ABSENT,   /* nothing is there, and nothing is wanted yet */
+    MS_JOB_SLOT_STARTING, /* an action is under way */
     MS_JOB_SLOT_RUNNING,
     MS_JOB_SLOT_UNKNOWN,   /* it ran before the controller was restarted */
     MS_JOB_SLOT_DEAD,      /* ended; what to do is not decided yet */
@@ -83,7 +84,7 @@ const char *ms_job_slot_state_name(enum ms_job_slot_state s);
 
 struct ms_job_core;
 
-struct ms_job_core *ms_job_core_create(void); /* NULL: out of memory */
+struct ms_job_core *ms_job_core_create(void);    /* NULL: out of memory */
 void ms_job_core_destroy(struct ms_job_core *c); /* NULL is fine */
 
 /* Would step take the event? 0, or the reason for a person: -EINVAL (it makes no sense),
@@ -117,8 +118,8 @@ struct ms_job_view {
     enum ms_job_stage stage;
     enum ms_job_cause cause; /* of its end, or of its coming end */
     int32_t code;            /* exit code of the job */
-    const char *text;        /* why it ends, or what it waits for; NULL: nothing to say */
-    uint32_t attempt;        /* of the driver; 0: not started yet */
+    const char *text; /* why it ends, or what it waits for; NULL: nothing to say */
+    uint32_t attempt; /* of the driver; 0: not started yet */
     bool driver_runs;
     bool can_ask, is_held, is_deleted;
     uint32_t restarts; /* of the job */
@@ -135,7 +136,7 @@ struct ms_job_role_view {
     uint16_t spent[MS_JOB_BUDGETS];
     enum ms_job_action_what doing; /* the action under way; 0: none */
     int64_t retry_ns;              /* when something is tried again; MS_NEVER: not */
-    const char *text; /* of the last failure; NULL: none */
+    const char *text;              /* of the last failure; NULL: none */
 };
 
 struct ms_job_slot_view {

@@ -37,13 +37,13 @@ enum ms_job_event_what {
     /* What happens. */
     MS_JOB_EXITED, /* reports: one end or a million, of roles and of the driver; text: of
                       the first, e.g. its traceback */
-    MS_JOB_PROGRESS,     /* reports: signs of work. Need not be journalled */
-    MS_JOB_SUSPECTED,    /* role, reports: from ms_job_core_suspect */
-    MS_JOB_HUNG,         /* role, reports: from ms_job_core_suspect. None: they work again */
-    MS_JOB_CANNOT_ASK,   /* the orchestrator cannot be asked; text */
-    MS_JOB_CAN_ASK,      /* it can again */
-    MS_JOB_RECOVERED,    /* the controller was restarted; reports: what was found; flags */
-    MS_JOB_FOUND,        /* reports: what is found later of what was unknown */
+    MS_JOB_PROGRESS,  /* reports: signs of work. Need not be journalled */
+    MS_JOB_SUSPECTED, /* role, reports: from ms_job_core_suspect */
+    MS_JOB_HUNG, /* role, reports: from ms_job_core_suspect. None: they work again */
+    MS_JOB_CANNOT_ASK, /* the orchestrator cannot be asked; text */
+    MS_JOB_CAN_ASK,    /* it can again */
+    MS_JOB_RECOVERED, /* the controller was restarted; reports: what was found; flags */
+    MS_JOB_FOUND,     /* reports: what is found later of what was unknown */
     MS_JOB_TICK,
 
     /* What people want. */
@@ -59,9 +59,10 @@ enum ms_job_event_what {
 
 /* Why an action was not done. */
 enum ms_job_failure {
-    MS_JOB_FAILED,    /* it began and failed; the reports of its ranks have the causes */
-    MS_JOB_NO_ROOM,   /* not now: fits says how many processes could be had */
-    MS_JOB_REFUSED,   /* never: it makes no sense to ask again */
+    MS_JOB_FAILED,  /* it began and failed; the reports of its ranks have the causes */
+    MS_JOB_NO_ROOM, /* not now: fits says how many of those that it would have started
+                         could be had */
+    MS_JOB_REFUSED, /* never: it makes no sense to ask again */
     MS_JOB_NOT_ASKED, /* the orchestrator, or the node, could not be asked */
     MS_JOB_FAILURES
 };
@@ -134,7 +135,7 @@ enum ms_job_level { MS_JOB_INFO, MS_JOB_WARNING, MS_JOB_ERROR };
 
 struct ms_job_action_rank {
     uint32_t rank;
-    uint32_t incarnation; /* that is to end; 0: there is none */
+    uint32_t incarnation; /* it and all older ones are to end */
     uint32_t flags;       /* MS_JOB_ELSEWHERE */
 };
 
@@ -150,8 +151,8 @@ struct ms_job_action {
     size_t rank_count;
 };
 
-const char *ms_job_event_name(uint32_t what);   /* "exited" */
-const char *ms_job_action_name(uint32_t what);  /* "replace" */
+const char *ms_job_event_name(uint32_t what);  /* "exited" */
+const char *ms_job_action_name(uint32_t what); /* "replace" */
 
 /* ---- wire form --------------------------------------------------------------------- */
 

@@ -41,7 +41,7 @@ enum ms_job_cause {
     MS_JOB_CHECK_FAILED,  /* its node did not pass the node check */
     MS_JOB_START_FAILED,  /* its process never ran */
     MS_JOB_HANG,          /* no sign of work for the role's hang_ns */
-    MS_JOB_BUDGETS,       /* the number of causes that have a budget, and those below 0 */
+    MS_JOB_BUDGETS, /* the number of causes that have a budget, and those below 0 */
     MS_JOB_NO_CAPACITY = MS_JOB_BUDGETS, /* of a job: what it needs was not to be had */
     MS_JOB_STOPPED,                      /* of a job: somebody asked for it */
     MS_JOB_CAUSES
@@ -91,15 +91,17 @@ struct ms_job_spec {
     uint32_t role_count;
     bool has_driver;
     uint16_t driver_budget[MS_JOB_BUDGETS];
-    bool check_nodes; /* before the roles are created, and before the job is restarted */
+    bool
+        check_nodes; /* before the roles are created, and before the job is restarted */
     uint16_t role_restarts_max; /* of a rank's role, when the rank's budget is spent */
     uint16_t job_restarts_max;  /* when a role's budget is spent */
     uint16_t same_error_max;    /* the same application error so often ends the job */
     uint16_t node_strikes_max;  /* failures on one node until it is avoided */
     int64_t stable_ns;          /* a process that ran so long was started well */
     int64_t backoff_ns, backoff_max_ns;
-    int64_t pending_timeout_ns; /* a critical role below min, or no capacity; 0: never */
-    int64_t unknown_ns;         /* after a recovery, for what nobody has reported */
+    int64_t
+        pending_timeout_ns; /* a critical role below min, or no capacity; 0: never */
+    int64_t unknown_ns;     /* after a recovery, for what nobody has reported */
 };
 
 /* The defaults of doc/jobs.md; the name, the counts and the roles are the caller's. */

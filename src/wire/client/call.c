@@ -126,6 +126,32 @@ ms_peer_take_stored(struct ms_peer *p, uint8_t codec, const uint8_t *body, size_
                                                     : NULL;
 }
 
+/* Of the method that it calls; NULL: it is another operation. */
+static const char *method_of(const struct ms_call *c)
+{
+    const struct ms_peer *p = c->peer;
+    size_t i = (size_t)c->op - MS_OP_METHOD;
+    const char *engine;
+
+    if (c->op < MS_OP_METHOD || i >= p->method_count)
+        return NULL;
+    engine = p->methods[i].iov_base;
+    return engine + strlen(engine) + 1;
+}
+
+static void tell_called(const struct ms_call *c)
+{
+    const struct ms_client_options *o = &c->peer->client->o;
+    struct ms_called called = {.label = c->peer->label,
+                               .method = o->on_called ? method_of(c) : NULL,
+                               .begun_ns = c->begun_ns,
+                               .flow = c->flow,
+                               .failed = c->kind == MS_KIND_ERROR};
+
+    if (called.method && !c->peer->client->is_over)
+        o->on_called(o->arg, &called);
+}
+
 void ms_call_complete(
     struct ms_call *c, uint8_t kind, uint8_t codec, uint8_t *body, size_t len)
 {
@@ -139,6 +165,7 @@ void ms_call_complete(
         c->stored = ms_peer_take_stored(c->peer, codec, body, len);
     if (c->on_end)
         c->on_end(c->end_arg);
+    tell_called(c);
     free(c->request);
     c->request = NULL;
     atomic_fetch_sub(&c->peer->client->outstanding, 1);
@@ -177,19 +204,6 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
         ms_peer_drop_call(p, ms_peer_take_call(p, c->id));
     ms_call_fail(c, kind, text);
     ms_peer_hand_over(p);
-}
-
-/* Of the method that it calls; NULL: it is another operation. */
-static const char *method_of(const struct ms_call *c)
-{
-    const struct ms_peer *p = c->peer;
-    size_t i = (size_t)c->op - MS_OP_METHOD;
-    const char *engine;
-
-    if (c->op < MS_OP_METHOD || i >= p->method_count)
-        return NULL;
-    engine = p->methods[i].iov_base;
-    return engine + strlen(engine) + 1;
 }
 
 static void expire(struct ms_call *c)

@@ -216,6 +216,7 @@ void ms_client_destroy(struct ms_client *c, const char *why)
     pthread_mutex_unlock(&c->lock);
     for (struct ms_peer *p = next_peer(c, NULL); p; p = next_peer(c, p))
         peer_end(p, MUSTER__FAILURE__KIND__SHUTTING_DOWN, why, NULL);
+    c->is_over = true;
     ms_watch_finish(&c->epoll_watch);
     ms_watch_finish(&c->timer_watch);
     ms_client_unref(c);

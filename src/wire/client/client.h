@@ -42,6 +42,14 @@ struct ms_peer;
 struct ms_call;
 struct ms_inbox;
 
+/* What is told of a call that has ended; borrowed. */
+struct ms_called {
+    const char *label, *method; /* the peer's; without the engine's name */
+    int64_t begun_ns;
+    uint64_t flow; /* of its spec */
+    bool failed;
+};
+
 struct ms_client_options {
     struct ms_loop *loop;
     const uint8_t *secret; /* copied */
@@ -61,6 +69,9 @@ struct ms_client_options {
      * taken the body. Any thread, with a peer's lock held. May be NULL. */
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
+    /* A call to a method has ended, given up or not. Any thread, with a peer's lock held. May
+     * be NULL. */
+    void (*on_called)(void *arg, const struct ms_called *called);
     void *arg;
     enum ms_tls_mode tls; /* what TCP connections begin with */
     int64_t exit_wait_ns; /* 0: MS_EXIT_WAIT_NS */
@@ -117,6 +128,8 @@ struct ms_call_spec {
     int count;
     const uint64_t *chain; /* workers that wait for this call */
     uint32_t chain_count;
+    uint64_t
+        flow; /* in timelines, joined with other calls of the same number; 0: none */
     /* What the payload refers to may go: the call has ended. Comes once, on any thread, with
      * the peer's lock held: it must not come back here. May be NULL. */
     void (*on_end)(void *arg);

@@ -59,6 +59,7 @@ struct ms_client {
     struct ms_exits exits; /* how workers ended; under `lock` */
     uint64_t next_id;
     bool closed;
+    _Atomic bool is_over; /* its owner is gone: nobody is told of calls any more */
 };
 
 enum peer_state {
@@ -150,6 +151,7 @@ struct ms_call {
     bool given_up;  /* and what comes of it is given back */
     bool done, ends_stream;
     int64_t begun_ns, deadline_ns;
+    uint64_t flow;
     uint8_t *request; /* kept to be sent again; NULL if it was too big */
     size_t request_len;
     uint8_t kind, reply_codec;

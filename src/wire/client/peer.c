@@ -300,6 +300,7 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
 
     c->id = ++p->next_call;
     c->begun_ns = ms_now_ns();
+    c->flow = spec->flow;
     c->flags = (uint16_t)((spec->stream ? MS_FRAME_STREAM : 0) |
                           (spec->chain_count ? MS_FRAME_CHAIN : 0));
     if (!p->conn && p->state == PEER_IDLE)

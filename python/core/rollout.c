@@ -1,0 +1,601 @@
+/* rollout.c - generation on clusters: the scheduler's rollout as a Python object */
+#include "rollout.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct rollout_object {
+    PyObject head;
+    struct ms_rollout *rollout;
+    PyObject *peers; /* kept, with the clients behind them */
+};
+
+static struct ms_rollout *rollout_get(PyObject *self)
+{
+    return ((struct rollout_object *)self)->rollout;
+}
+
+static PyObject *raise_errno(int rc, const char *what)
+{
+    struct ms_error err = {0};
+
+    if (rc == -ENOENT)
+        return PyErr_Format(PyExc_LookupError, "%s: there is no such", what);
+    if (rc == -EINVAL)
+        return PyErr_Format(PyExc_ValueError, "%s: not now, or not so", what);
+    if (rc == -ENOMEM)
+        return PyErr_NoMemory();
+    if (rc == -ECHILD)
+        ms_error_set(&err, rc, "%s: a scheduler is of no use in a forked child", what);
+    else if (rc == -ESHUTDOWN)
+        ms_error_set(&err, rc, "%s: the scheduler is closed", what);
+    else
+        ms_error_sys(&err, rc, "%s", what);
+    return core_raise(&err);
+}
+
+static PyObject *done(int rc, const char *what)
+{
+    if (rc < 0)
+        return raise_errno(rc, what);
+    Py_RETURN_NONE;
+}
+
+/* ---- life -------------------------------------------------------------------------- */
+
+static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
+{
+    static const char *const names[] = {"engine",
+                                        "policy",
+                                        "seed",
+                                        "chunk",
+                                        "max_staleness",
+                                        "batch",
+                                        "filter",
+                                        "poison",
+                                        "silence",
+                                        "probe",
+                                        "rebalance",
+                                        "ageing",
+                                        "history",
+                                        "history_prompts",
+                                        "version",
+                                        NULL};
+    MS_CLEANUP(core_unref) PyObject *none = PyTuple_New(0);
+    double silence, probe, rebalance, ageing;
+    unsigned long long seed, prompts;
+    int filter;
+
+    if (!none || !PyArg_ParseTupleAndKeywords(none,
+                                              kwargs,
+                                              "$ssKIIIpIddddzKI",
+                                              CORE_NAMES(names),
+                                              &o->engine,
+                                              &o->policy,
+                                              &seed,
+                                              &o->core.chunk,
+                                              &o->core.staleness_max,
+                                              &o->core.batch,
+                                              &filter,
+                                              &o->core.poison_replicas,
+                                              &silence,
+                                              &probe,
+                                              &rebalance,
+                                              &ageing,
+                                              &o->history,
+                                              &prompts,
+                                              &o->version))
+        return -1;
+    o->core.seed = seed;
+    o->core.filter = filter;
+    o->core.silence_ns = core_ns(silence);
+    o->core.probe_ns = core_ns(probe);
+    o->core.rebalance_ns = core_ns(rebalance);
+    o->core.ageing = ageing;
+    o->history_prompts = (size_t)prompts;
+    return 0;
+}
+
+static PyObject *rollout_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    struct ms_rollout_options o = {0};
+    struct ms_error err = {0};
+    struct rollout_object *self;
+
+    if (PyTuple_Size(args) != 0)
+        return PyErr_Format(PyExc_TypeError, "a rollout takes named arguments");
+    if (take_options(kwargs, &o) < 0)
+        return NULL;
+    self = (struct rollout_object *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type,
+                                                                                   0);
+    if (!self)
+        return NULL;
+    self->peers = PyList_New(0);
+    if (self->peers)
+        self->rollout = ms_rollout_create(&o, &err);
+    if (!self->rollout) {
+        if (self->peers)
+            core_raise(&err);
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *rollout_close(PyObject *self, PyObject *unused)
+{
+    struct ms_rollout *r = rollout_get(self);
+
+    Py_BEGIN_ALLOW_THREADS;
+    ms_rollout_close(r);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static void rollout_dealloc(PyObject *self)
+{
+    struct rollout_object *o = (struct rollout_object *)self;
+    struct ms_rollout *r = MS_TAKE(o->rollout);
+
+    Py_BEGIN_ALLOW_THREADS;
+    ms_rollout_destroy(r);
+    Py_END_ALLOW_THREADS;
+    Py_XDECREF(o->peers);
+    core_object_free(self);
+}
+
+/* ---- news -------------------------------------------------------------------------- */
+
+/* (seen, seconds or None): the number of news; the same as `seen` after that time. */
+static PyObject *rollout_wait(PyObject *self, PyObject *args)
+{
+    struct ms_rollout *r = rollout_get(self);
+    unsigned long long seen;
+    PyObject *seconds;
+    int64_t until_ns;
+    uint64_t news;
+
+    if (!PyArg_ParseTuple(args, "KO", &seen, &seconds) ||
+        core_deadline(seconds, MS_NEVER, &until_ns) < 0)
+        return NULL;
+    do {
+        Py_BEGIN_ALLOW_THREADS;
+        news = ms_rollout_wait(r, seen, core_slice(until_ns));
+        Py_END_ALLOW_THREADS;
+        if (PyErr_CheckSignals() < 0)
+            return NULL;
+    } while (news == seen && ms_now_ns() < until_ns);
+    return PyLong_FromUnsignedLongLong(news);
+}
+
+static PyObject *rollout_listen(PyObject *self, PyObject *unused)
+{
+    struct ms_rollout *r = rollout_get(self);
+    int fd = ms_rollout_listen(r);
+
+    return fd < 0 ? raise_errno(fd, "listen") : PyLong_FromLong(fd);
+}
+
+static PyObject *rollout_unlisten(PyObject *self, PyObject *fd)
+{
+    struct ms_rollout *r = ((struct rollout_object *)self)->rollout;
+    long n = PyLong_AsLong(fd);
+
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    ms_rollout_unlisten(r, (int)n);
+    Py_RETURN_NONE;
+}
+
+/* ---- replicas ---------------------------------------------------------------------- */
+
+static PyObject *rollout_add(PyObject *self, PyObject *args)
+{
+    struct rollout_object *o = (struct rollout_object *)self;
+    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout_replica what = {0};
+    struct ms_error err = {0};
+    unsigned number;
+    PyObject *peer;
+    int rc;
+
+    if (!PyArg_ParseTuple(args,
+                          "IO!II",
+                          &number,
+                          core_peer.type,
+                          &peer,
+                          &what.slots,
+                          &what.kv_tokens))
+        return NULL;
+    what.peer = core_peer_get(peer);
+    if (PyList_Append(o->peers, peer) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_add(r, number, &what, &err);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return core_raise(&err);
+    Py_RETURN_NONE;
+}
+
+/* A function of a number; and what to call it in an error. */
+#define OF_NUMBER(name, type, call)                                                    \
+    static PyObject *rollout_##name(PyObject *self, PyObject *number)                  \
+    {                                                                                  \
+        struct ms_rollout *r = rollout_get(self);                                      \
+        unsigned long long n = PyLong_AsUnsignedLongLong(number);                      \
+        int rc;                                                                        \
+                                                                                       \
+        if (PyErr_Occurred())                                                          \
+            return NULL;                                                               \
+        Py_BEGIN_ALLOW_THREADS;                                                        \
+        rc = call(r, (type)n);                                                         \
+        Py_END_ALLOW_THREADS;                                                          \
+        return done(rc, #name);                                                        \
+    }
+OF_NUMBER(drain, uint32_t, ms_rollout_drain)
+OF_NUMBER(cancel, uint64_t, ms_rollout_cancel)
+OF_NUMBER(weights_ready, uint32_t, ms_rollout_weights_ready)
+OF_NUMBER(pause, enum ms_weights_mode, ms_rollout_pause)
+
+#define PLAIN(name, call)                                                              \
+    static PyObject *rollout_##name(PyObject *self, PyObject *unused)                  \
+    {                                                                                  \
+        struct ms_rollout *r = rollout_get(self);                                      \
+        int rc;                                                                        \
+                                                                                       \
+        Py_BEGIN_ALLOW_THREADS;                                                        \
+        rc = call(r);                                                                  \
+        Py_END_ALLOW_THREADS;                                                          \
+        return done(rc, #name);                                                        \
+    }
+PLAIN(cancel_all, ms_rollout_cancel_all)
+PLAIN(weights_failed, ms_rollout_weights_failed)
+PLAIN(resume, ms_rollout_resume)
+
+static PyObject *rollout_has(PyObject *self, PyObject *number)
+{
+    struct ms_rollout *r = rollout_get(self);
+    unsigned long n = PyLong_AsUnsignedLong(number);
+
+    if (PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(ms_rollout_has(r, (uint32_t)n));
+}
+
+/* ---- groups ------------------------------------------------------------------------ */
+
+/* Plain data as a value; NULL with an exception set. */
+static struct muster_value *value_of(PyObject *o)
+{
+    struct core_payload p;
+    MS_CLEANUP(core_unref) PyObject *bytes = NULL;
+    struct muster_value *v;
+    struct muster_error err;
+
+    if (core_encode(o, MS_CODEC_PLAIN, CORE_STORED_NONE, &p) < 0)
+        return NULL;
+    bytes = core_payload_bytes(&p);
+    core_payload_release(&p);
+    if (!bytes)
+        return NULL;
+    v = muster_value_decode(PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes), &err);
+    if (!v)
+        PyErr_Format(PyExc_ValueError, "%s", err.message);
+    return v;
+}
+
+static void value_free(struct muster_value **v)
+{
+    muster_value_destroy(*v);
+}
+
+/* (key, prompt, sampling or None, samples, surplus, prompt_tokens, max_new_tokens, hint, replica
+ * or -1, seconds or None): the group's id. */
+static PyObject *rollout_submit(PyObject *self, PyObject *args)
+{
+    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout_submit s = {0};
+    MS_CLEANUP(value_free) struct muster_value *prompt = NULL;
+    MS_CLEANUP(value_free) struct muster_value *sampling = NULL;
+    PyObject *prompt_object, *sampling_object, *seconds;
+    struct ms_error err = {0};
+    unsigned long long key;
+    uint64_t group = 0;
+    int replica, rc;
+
+    if (!r ||
+        !PyArg_ParseTuple(args,
+                          "KOOIIIIIiO",
+                          &key,
+                          &prompt_object,
+                          &sampling_object,
+                          &s.samples,
+                          &s.surplus,
+                          &s.prompt_tokens,
+                          &s.max_new_tokens,
+                          &s.hint,
+                          &replica,
+                          &seconds) ||
+        core_deadline(seconds, MS_NEVER, &s.deadline_ns) < 0)
+        return NULL;
+    prompt = value_of(prompt_object);
+    if (!prompt)
+        return NULL;
+    if (sampling_object != Py_None && !(sampling = value_of(sampling_object)))
+        return NULL;
+    s.key = key;
+    s.prompt = prompt;
+    s.sampling = sampling;
+    s.replica = replica < 0 ? MS_NOWHERE : (uint32_t)replica;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_submit(r, &s, &group, &err);
+    Py_END_ALLOW_THREADS;
+    if (rc == -EINVAL)
+        return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    return rc < 0 ? core_raise(&err) : PyLong_FromUnsignedLongLong(group);
+}
+
+static PyObject *one_or_none(int rc, struct ms_rollout_group *g, const char *what)
+{
+    if (rc == -EAGAIN)
+        Py_RETURN_NONE;
+    return rc < 0 ? raise_errno(rc, what) : core_rollout_group(g);
+}
+
+/* (n): a list of n groups, or None: they are not there yet. */
+static PyObject *rollout_pull(PyObject *self, PyObject *number)
+{
+    struct ms_rollout *r = rollout_get(self);
+    MS_CLEANUP(ms_cleanup_free) struct ms_rollout_group **out = NULL;
+    unsigned long n = PyLong_AsUnsignedLong(number);
+    PyObject *list;
+    int rc;
+
+    if (PyErr_Occurred())
+        return NULL;
+    out = calloc(n + 1, sizeof *out);
+    if (!out)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_pull(r, (uint32_t)n, out);
+    Py_END_ALLOW_THREADS;
+    if (rc == -EAGAIN)
+        Py_RETURN_NONE;
+    if (rc < 0)
+        return raise_errno(rc, "groups");
+    list = PyList_New(0);
+    for (unsigned long i = 0; i < n; i++)
+        if (!list)
+            ms_rollout_group_free(out[i]);
+        else if (!core_append(list, core_rollout_group(out[i])))
+            Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *rollout_take(PyObject *self, PyObject *number)
+{
+    struct ms_rollout *r = rollout_get(self);
+    unsigned long long id = PyLong_AsUnsignedLongLong(number);
+    struct ms_rollout_group *g = NULL;
+    int rc;
+
+    if (PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_take(r, id, &g);
+    Py_END_ALLOW_THREADS;
+    return one_or_none(rc, g, "group");
+}
+
+#define NEXT(name)                                                                     \
+    static PyObject *rollout_##name(PyObject *self, PyObject *unused)                  \
+    {                                                                                  \
+        struct ms_rollout *r = rollout_get(self);                                      \
+        struct ms_rollout_group *g = NULL;                                             \
+        int rc;                                                                        \
+                                                                                       \
+        Py_BEGIN_ALLOW_THREADS;                                                        \
+        rc = ms_rollout_##name(r, &g);                                                 \
+        Py_END_ALLOW_THREADS;                                                          \
+        return one_or_none(rc, g, #name);                                              \
+    }
+NEXT(take_dropped)
+NEXT(judge)
+
+static PyObject *rollout_verdict(PyObject *self, PyObject *args)
+{
+    struct ms_rollout *r = rollout_get(self);
+    unsigned long long id;
+    int keep, rc;
+
+    if (!PyArg_ParseTuple(args, "Kp", &id, &keep))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_verdict(r, id, keep);
+    Py_END_ALLOW_THREADS;
+    return rc == -ENOENT ? Py_NewRef(Py_None) : done(rc, "verdict");
+}
+
+static PyObject *rollout_take_refill(PyObject *self, PyObject *unused)
+{
+    struct ms_rollout *r = rollout_get(self);
+
+    return PyLong_FromUnsignedLong(ms_rollout_take_refill(r));
+}
+
+static PyObject *rollout_cancel_rid(PyObject *self, PyObject *text)
+{
+    struct ms_rollout *r = rollout_get(self);
+    const char *rid = PyUnicode_AsUTF8AndSize(text, NULL);
+
+    return rid ? done(ms_rollout_cancel_rid(r, rid), rid) : NULL;
+}
+
+static PyObject *rollout_rid(PyObject *self, PyObject *args)
+{
+    struct ms_rollout *r = rollout_get(self);
+    char rid[MS_ROLLOUT_RID];
+    unsigned long long group;
+    unsigned seq;
+
+    if (!PyArg_ParseTuple(args, "KI", &group, &seq))
+        return NULL;
+    if (ms_rollout_rid(r, group, seq, rid) < 0)
+        return raise_errno(-ENOENT, "group");
+    return PyUnicode_FromString(rid);
+}
+
+/* ---- weights ----------------------------------------------------------------------- */
+
+/* (version, mode, rolling, seconds or None) */
+static PyObject *rollout_weights_begin(PyObject *self, PyObject *args)
+{
+    struct ms_rollout *r = rollout_get(self);
+    unsigned version, mode;
+    PyObject *seconds;
+    int64_t until_ns;
+    int rolling, rc;
+
+    if (!PyArg_ParseTuple(args, "IIpO", &version, &mode, &rolling, &seconds) ||
+        core_deadline(seconds, MS_NEVER, &until_ns) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_weights_begin(
+        r, version, (enum ms_weights_mode)mode, rolling, until_ns);
+    Py_END_ALLOW_THREADS;
+    if (rc == -EINVAL)
+        return PyErr_Format(PyExc_ValueError,
+                            "version: %u is not after %u",
+                            version,
+                            (unsigned)ms_rollout_version(r));
+    return done(rc, "weights");
+}
+
+/* The number of the next replica; -1: there is none left; None: not yet. */
+static PyObject *rollout_weights_next(PyObject *self, PyObject *unused)
+{
+    struct ms_rollout *r = rollout_get(self);
+    uint32_t replica = 0;
+    int rc;
+
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_weights_next(r, &replica);
+    Py_END_ALLOW_THREADS;
+    if (rc == -EAGAIN)
+        Py_RETURN_NONE;
+    if (rc < 0)
+        return raise_errno(rc, "weights");
+    return PyLong_FromLong(rc > 0 ? (long)replica : -1L);
+}
+
+static PyObject *rollout_is_paused(PyObject *self, PyObject *unused)
+{
+    struct ms_rollout *r = rollout_get(self);
+    int rc = ms_rollout_is_paused(r);
+
+    return rc == 0 || rc == -EAGAIN ? PyBool_FromLong(rc == 0)
+                                    : raise_errno(rc, "pause");
+}
+
+/* ---- looking ----------------------------------------------------------------------- */
+
+static PyObject *rollout_version(PyObject *self, void *unused)
+{
+    struct ms_rollout *r = rollout_get(self);
+
+    return PyLong_FromUnsignedLong(ms_rollout_version(r));
+}
+
+static PyObject *rollout_stats(PyObject *self, PyObject *unused)
+{
+    struct ms_rollout *r = rollout_get(self);
+
+    return core_rollout_stats(r);
+}
+
+static PyObject *rollout_explain(PyObject *self, PyObject *text)
+{
+    struct ms_rollout *r = rollout_get(self);
+    const char *rid = PyUnicode_AsUTF8AndSize(text, NULL);
+    struct ms_explanation x;
+    char sentence[1024];
+    int rc;
+
+    if (!rid)
+        return NULL;
+    rc = ms_rollout_explain(r, rid, &x, sentence, sizeof sentence);
+    return rc < 0 ? raise_errno(rc, rid) : core_rollout_explanation(&x, sentence);
+}
+
+/* (from): a list of marks, and the number behind the last. */
+static PyObject *rollout_marks(PyObject *self, PyObject *number)
+{
+    enum { ROOM = 1024 };
+    struct ms_rollout *r = rollout_get(self);
+    MS_CLEANUP(ms_cleanup_free) struct ms_rollout_mark *marks = NULL;
+    MS_CLEANUP(core_unref) PyObject *list = NULL;
+    unsigned long long from = PyLong_AsUnsignedLongLong(number);
+    uint64_t next = from;
+    size_t n;
+
+    if (PyErr_Occurred())
+        return NULL;
+    marks = calloc(ROOM, sizeof *marks);
+    list = PyList_New(0);
+    if (!marks || !list)
+        return PyErr_NoMemory();
+    do {
+        n = ms_rollout_marks(r, next, marks, ROOM, &next);
+        for (size_t i = 0; i < n; i++)
+            if (!core_append(list, core_rollout_mark(&marks[i])))
+                return NULL;
+    } while (n == ROOM);
+    return Py_BuildValue("(OK)", list, (unsigned long long)next);
+}
+
+static PyMethodDef rollout_methods[] = {
+    {"close", rollout_close, METH_NOARGS, NULL},
+    {"wait", rollout_wait, METH_VARARGS, NULL},
+    {"listen", rollout_listen, METH_NOARGS, NULL},
+    {"unlisten", rollout_unlisten, METH_O, NULL},
+    {"add", rollout_add, METH_VARARGS, NULL},
+    {"drain", rollout_drain, METH_O, NULL},
+    {"has", rollout_has, METH_O, NULL},
+    {"submit", rollout_submit, METH_VARARGS, NULL},
+    {"pull", rollout_pull, METH_O, NULL},
+    {"take", rollout_take, METH_O, NULL},
+    {"take_dropped", rollout_take_dropped, METH_NOARGS, NULL},
+    {"judge", rollout_judge, METH_NOARGS, NULL},
+    {"verdict", rollout_verdict, METH_VARARGS, NULL},
+    {"take_refill", rollout_take_refill, METH_NOARGS, NULL},
+    {"cancel", rollout_cancel, METH_O, NULL},
+    {"cancel_rid", rollout_cancel_rid, METH_O, NULL},
+    {"cancel_all", rollout_cancel_all, METH_NOARGS, NULL},
+    {"rid", rollout_rid, METH_VARARGS, NULL},
+    {"weights_begin", rollout_weights_begin, METH_VARARGS, NULL},
+    {"weights_next", rollout_weights_next, METH_NOARGS, NULL},
+    {"weights_ready", rollout_weights_ready, METH_O, NULL},
+    {"weights_failed", rollout_weights_failed, METH_NOARGS, NULL},
+    {"pause", rollout_pause, METH_O, NULL},
+    {"is_paused", rollout_is_paused, METH_NOARGS, NULL},
+    {"resume", rollout_resume, METH_NOARGS, NULL},
+    {"stats", rollout_stats, METH_NOARGS, NULL},
+    {"explain", rollout_explain, METH_O, NULL},
+    {"marks", rollout_marks, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef rollout_getset[] = {{"version", rollout_version, NULL, NULL, NULL},
+                                       {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot rollout_slots[] = {{Py_tp_new, rollout_new},
+                                      {Py_tp_dealloc, rollout_dealloc},
+                                      {Py_tp_methods, rollout_methods},
+                                      {Py_tp_getset, rollout_getset},
+                                      {0, NULL}};
+
+struct core_type core_rollout = {.name = "muster._core.Rollout",
+                                 .size = sizeof(struct rollout_object),
+                                 .slots = rollout_slots};

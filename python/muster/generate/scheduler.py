@@ -1,0 +1,496 @@
+"""Scheduler: generation requests on the replicas of a role."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import threading
+import weakref
+from collections import deque
+from functools import partial
+from time import monotonic
+
+from muster._core import Rollout
+from muster.errors import DeadlineExceeded
+from muster.generate.group import Group, Groups
+from muster.generate.session import Session
+from muster.generate.timeline import events
+from muster.generate.weights import MODES, Update
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+    from typing import Any, Self, TypeVar
+
+    from muster.view import View
+
+    T = TypeVar("T")
+
+WAIT_S = 7200.0  # where nobody says how long
+DEADLINE_S = 7200.0  # of a group
+NEVER_STALE = 2**31
+
+
+class Scheduler:
+    """Sends requests to the replicas of a cluster, and follows each to its end.
+
+    cluster: its engines have `generate(request)`, a generator or an async one of
+    {"tokens": [...], "logprobs": [...]}; and, where they can, `abort(rid)`, `pause()` and
+    `resume()`. A rank is a replica, with a mesh rank 0 of each data-parallel group.
+    slots: requests that run at once on each; kv_tokens: tokens that fit into its cache.
+    policy: "auto", "longest" or "fifo". history: a file of lengths, kept across restarts.
+    max_staleness: versions that the oldest token of a delivered group may be behind; with
+    `batch` (groups of one update) groups only begin if they can be consumed in time.
+    chunk: tokens after which a request may move. filter: called with each finished group; one
+    for which it is false is dropped, and `refill()`, which gives the arguments of another
+    submit or None, is asked for another.
+    silence: seconds without a token after which a request is sent elsewhere, and a replica is
+    asked whether it lives (0: never); probe: seconds that it has to answer.
+    failed: "raise" (groups that failed are raised by get_batch and by iteration, once) or
+    "skip" (they are only counted).
+
+    A context manager; `close()` cancels what runs. All methods may be called by any thread.
+    """
+
+    def __init__(
+        self,
+        cluster: View,
+        *,
+        slots: int = 64,
+        kv_tokens: int | None = None,
+        policy: str = "auto",
+        history: str | os.PathLike[str] | None = None,
+        history_prompts: int = 1_000_000,
+        max_staleness: int | None = None,
+        batch: int = 0,
+        chunk: int = 0,
+        filter: Callable[[Group], object] | None = None,
+        refill: Callable[[], Mapping[str, Any] | None] | None = None,
+        failed: str = "raise",
+        silence: float = 60.0,
+        probe: float = 10.0,
+        poison: int = 3,
+        rebalance: float = 2.0,
+        ageing: float = 0.0,
+        seed: int = 0,
+        version: int = 0,
+    ) -> None:
+        if failed not in ("raise", "skip"):
+            raise ValueError(f'failed: "raise" or "skip": {failed!r}')
+        if slots < 1:
+            raise ValueError(f"slots: at least 1: {slots!r}")
+        self._cluster = cluster
+        self._slots = slots
+        self._kv_tokens = kv_tokens or 0
+        self._filter = filter
+        self._refill = refill
+        self._skips = failed == "skip"
+        self._open: dict[int, Group] = {}
+        self._failed: deque[Group] = deque()
+        self._lock = threading.RLock()
+        self._stride = _stride(cluster)
+        self._count = 0  # replicas
+        self._listeners: dict[int, _Listener] = {}
+        self._closed = False
+        self._core = Rollout(
+            engine=cluster._engine,
+            policy=policy,
+            seed=seed,
+            chunk=chunk,
+            max_staleness=NEVER_STALE if max_staleness is None else max_staleness,
+            batch=batch,
+            filter=filter is not None,
+            poison=poison,
+            silence=silence,
+            probe=probe,
+            rebalance=rebalance,
+            ageing=ageing,
+            history=None if history is None else os.fspath(history),
+            history_prompts=history_prompts,
+            version=version,
+        )
+        try:
+            self._follow()
+        except BaseException:
+            self._core.close()
+            raise
+        _schedulers.add(self)
+
+    # ---- replicas ---------------------------------------------------------------------
+
+    def _rank(self, replica: int) -> int:
+        return replica * self._stride
+
+    def _follow(self) -> None:
+        """The replicas are those of the cluster."""
+        wanted = len(self._cluster) // self._stride
+        while self._count < wanted:
+            peer = self._cluster._peers[self._rank(self._count)]
+            self._core.add(self._count, peer, self._slots, self._kv_tokens)
+            self._count += 1
+        while self._count > wanted:
+            self._count -= 1
+            self._core.drain(self._count)
+
+    def resize(self, replicas: int, *, timeout: float = WAIT_S) -> None:
+        """Another number of replicas, and of the cluster's workers. Those that go are drained
+        first: their requests go on elsewhere from the tokens that they have."""
+        with self._lock:
+            going = list(range(replicas, self._count))
+            for number in going:
+                self._core.drain(number)
+            self._count = min(self._count, replicas)
+        for number in going:
+            self._until(
+                partial(self._is_gone, number),
+                timeout,
+                f"replica {number} did not let go of its requests",
+            )
+        self._cluster.resize(replicas * self._stride)
+        with self._lock:
+            self._follow()
+
+    def _is_gone(self, replica: int) -> bool | None:
+        return None if self._core.has(replica) else True
+
+    # ---- requests ---------------------------------------------------------------------
+
+    def submit(
+        self,
+        prompt: Any,
+        n: int = 1,
+        key: Hashable = None,
+        *,
+        max_new_tokens: int,
+        sampling: Mapping[str, Any] | None = None,
+        deadline: float | None = DEADLINE_S,
+        surplus: int = 0,
+        hint: int = 0,
+        prompt_tokens: int = 0,
+        session: Session | None = None,
+    ) -> Group:
+        """n samples of a prompt: a list of tokens, a text, or other plain data.
+
+        key: names the prompt in the history of lengths; by default its contents do.
+        surplus: so many more are begun, and the first n that end are taken. deadline: seconds
+        until the group is whole. hint: the length that is expected. prompt_tokens: how long
+        it is, where its length does not say so.
+        """
+        warm = -1 if session is None or session.replica is None else session.replica
+        name = _contents(prompt) if key is None else key
+        with self._lock:
+            self._serve_dropped()
+            self._follow()
+            id = self._core.submit(
+                _number(name),
+                prompt,
+                None if sampling is None else dict(sampling),
+                n,
+                surplus,
+                prompt_tokens,
+                max_new_tokens,
+                hint,
+                warm,
+                deadline,
+            )
+            group = self._open[id] = Group(self, id, name, prompt, n)
+            group.session = session
+        return group
+
+    def session(self, key: Hashable = None) -> Session:
+        """Turns of one conversation."""
+        return Session(self, object() if key is None else key)
+
+    def cancel(self, what: Group | str | None = None) -> None:
+        """A group, one request by its rid (its group then wants one less), or all."""
+        if what is None:
+            self._core.cancel_all()
+        elif isinstance(what, Group):
+            try:
+                self._core.cancel(what.id)
+            except LookupError:
+                return  # it is over
+        else:
+            self._core.cancel_rid(what)
+
+    def _rids(self, group: Group) -> list[str]:
+        return [self._core.rid(group.id, seq) for seq in range(group.n)]
+
+    # ---- what comes of them -----------------------------------------------------------
+
+    def get_batch(self, groups: int = 1, *, timeout: float = WAIT_S) -> Groups:
+        """So many finished groups, oldest version first. DeadlineExceeded after `timeout`
+        seconds: then none was taken."""
+        what = f"{groups} finished groups were not there"
+        return self._until(lambda: self._take(groups), timeout, what)
+
+    def _take(self, groups: int) -> Groups | None:
+        with self._lock:
+            self._serve()
+            told = self._core.pull(groups)
+            if told is None:
+                return None
+            return Groups(self._open.pop(one[0])._fill(one) for one in told)
+
+    def _serve(self) -> None:
+        """What only Python can do: judge groups, find others, raise what failed."""
+        self._follow()
+        while self._filter is not None and (told := self._core.judge()) is not None:
+            of = self._open[told[0]]
+            shown = Group(self, of.id, of.key, of.prompt, of.n)._fill(told)
+            keep = False
+            try:
+                keep = bool(self._filter(shown))
+            finally:
+                self._core.verdict(of.id, keep)
+        if self._refill is not None:
+            for _ in range(self._core.take_refill()):
+                if (options := self._refill()) is not None:
+                    self.submit(**options)
+        self._serve_dropped()
+        while self._failed and not self._skips:
+            group = self._failed.popleft()
+            if not group._was_raised:
+                group._value()
+
+    def _serve_dropped(self) -> None:
+        while (told := self._core.take_dropped()) is not None:
+            self._note_dropped(self._open.pop(told[0])._fill(told))
+
+    def _note_dropped(self, group: Group) -> None:
+        if group.error is not None and group.error.reason in ("poison", "deadline"):
+            self._failed.append(group)
+
+    def _look(self, group: Group) -> bool:
+        """Is it over? Then it is handed out."""
+        with self._lock:
+            if group._is_over:
+                return True
+            self._serve_filter(group)
+            try:
+                told = self._core.take(group.id)
+            except LookupError:
+                return group._is_over
+            if told is None:
+                return False
+            self._open.pop(group.id, None)
+            group._fill(told)
+            return True
+
+    def _serve_filter(self, group: Group) -> None:
+        if self._filter is None:
+            return
+        waiting = list(self._failed)
+        self._failed.clear()
+        self._serve()
+        self._failed.extendleft(reversed(waiting))
+
+    def _wait_for(self, group: Group, timeout: float | None) -> None:
+        self._until(
+            lambda: True if self._look(group) else None,
+            WAIT_S if timeout is None else timeout,
+            f"the group of prompt {group.key!r} was not whole",
+        )
+
+    async def _await_for(self, group: Group) -> None:
+        await self._until_async(lambda: True if self._look(group) else None)
+
+    async def __aiter__(self) -> AsyncIterator[Group]:
+        """Groups as they finish, until none is open."""
+        while True:
+            taken = await self._until_async(self._next)
+            if not taken:
+                return
+            yield taken[0]
+
+    def _next(self) -> Groups | None:
+        with self._lock:
+            taken = self._take(1)
+            if taken is None and not self._open:
+                return Groups()
+            return taken
+
+    def __iter__(self) -> Any:
+        """Groups as they finish, until none is open."""
+        while taken := self._until(self._next, WAIT_S, "no group finished"):
+            yield taken[0]
+
+    # ---- waiting ----------------------------------------------------------------------
+
+    def _until(self, attempt: Callable[[], T | None], timeout: float, what: str) -> T:
+        """What `attempt` gives, tried again whenever there is news."""
+        end = monotonic() + timeout
+        while True:
+            seen = self._core.wait(0, 0)
+            if (result := attempt()) is not None:
+                return result
+            left = end - monotonic()
+            if left <= 0:
+                raise DeadlineExceeded(f"{what} within {timeout} s: {self._state()}")
+            self._core.wait(seen, left)
+
+    async def _until_async(self, attempt: Callable[[], T | None]) -> T:
+        while True:
+            listener = self._listener()
+            news = listener.news()
+            if (result := attempt()) is not None:
+                return result
+            await news
+
+    def _listener(self) -> _Listener:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            found = self._listeners.get(id(loop))
+            if found is None or found.loop is not loop:
+                found = self._listeners[id(loop)] = _Listener(self._core, loop)
+            return found
+
+    def _state(self) -> str:
+        s = self._core.stats()
+        up = sum(one["state"] == "up" for one in s["replicas"])
+        text = (
+            f"{s['ready']} are finished, {s['queued']} requests wait and {s['running']} "
+            f"run, {up} of {len(s['replicas'])} replicas are up"
+        )
+        down = [one["failure"] for one in s["replicas"] if one["failure"]]
+        return f"{text}; {down[0]}" if down else text
+
+    # ---- weights ----------------------------------------------------------------------
+
+    def weights(
+        self,
+        version: int,
+        *,
+        mode: str = "abort",
+        rolling: bool = False,
+        timeout: float = WAIT_S,
+        drain: float | None = None,
+    ) -> Update:
+        """New weights: `with` at one barrier, or `rolling`, a `for` loop over the replicas.
+
+        mode: what becomes of requests that run: "abort" (they resume afterwards from their
+        tokens), "wait" (they end first; aborted after `drain` seconds, if given) or "keep"
+        (they go on under the new weights). If the body raises, the replicas go on with what
+        they have, under the old version's number.
+        """
+        return Update(self, version, mode, rolling, timeout, drain)
+
+    @property
+    def version(self) -> int:
+        """Of the weights that the replicas have."""
+        return self._core.version
+
+    def pause(self, mode: str = "abort", *, timeout: float = WAIT_S) -> None:
+        """Send nothing until `resume()`; returns when nothing runs any more, or, with "keep",
+        when the engines stand still."""
+        if mode not in MODES:
+            raise ValueError(f'mode: "abort", "wait" or "keep": {mode!r}')
+        self._core.pause(MODES[mode])
+        self._until(
+            lambda: True if self._core.is_paused() else None,
+            timeout,
+            "requests did not end",
+        )
+
+    def resume(self) -> None:
+        self._core.resume()
+
+    # ---- looking ----------------------------------------------------------------------
+
+    def explain(self, rid: str) -> dict[str, Any]:
+        """Why a request is where it is; ["text"] is a sentence. LookupError: its group is
+        over."""
+        return self._core.explain(rid)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts of groups, requests and tokens; "replicas" has each; "bias" is how far the
+        lengths of what was delivered are from those of all that was generated (0 to 1)."""
+        return self._core.stats()
+
+    def timeline(self) -> list[dict[str, Any]]:
+        """What happened, as events of Chrome's trace format, which Perfetto opens: a span for
+        each attempt on its replica's track, marks for the rest. The last 65,536."""
+        return events(self._core.marks(0)[0])
+
+    # ---- the end ----------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Cancel what runs, save the history. What waits fails. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for listener in self._listeners.values():
+                listener.close()
+            self._listeners.clear()
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<muster.generate.Scheduler of {self._cluster._name!r}>"
+
+
+class _Listener:
+    """Wakes the tasks of one event loop when there is news."""
+
+    def __init__(self, core: Rollout, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._core = core
+        self._fd = core.listen()
+        self._waiters: set[asyncio.Future[None]] = set()
+        loop.add_reader(self._fd, self._hear)
+
+    def news(self) -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        self._waiters.add(waiter)
+        waiter.add_done_callback(self._waiters.discard)
+        return waiter
+
+    def _hear(self) -> None:
+        os.read(self._fd, 8)
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._end, self._fd)
+        self._core.unlisten(self._fd)
+
+    def _end(self, fd: int) -> None:
+        self.loop.remove_reader(fd)
+        self._wake()
+
+
+def _stride(cluster: View) -> int:
+    """Ranks from one replica to the next: those of a data-parallel group follow each other."""
+    mesh = cluster._bound.mesh
+    if not isinstance(mesh, dict):
+        return 1
+    if mesh.get("pp", 1) > 1:
+        raise ValueError("a role that generates has no pp in its mesh")
+    return int(mesh.get("tp", 1)) * int(mesh.get("cp", 1))
+
+
+def _contents(prompt: Any) -> str:
+    return hashlib.blake2b(repr(prompt).encode(), digest_size=8).hexdigest()
+
+
+def _number(key: Hashable) -> int:
+    """As the history knows it, in every process."""
+    if type(key) is int and 0 <= key < 2**64:
+        return key
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+_schedulers: weakref.WeakSet[Scheduler] = weakref.WeakSet()

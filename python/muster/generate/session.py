@@ -1,0 +1,32 @@
+"""Session: turns of one conversation, which go where the prefix is warm."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from typing import Any
+
+    from muster.generate.group import Group
+    from muster.generate.scheduler import Scheduler
+
+
+class Session:
+    """Made by `scheduler.session()`. Each turn is submitted with the whole context so far;
+    the scheduler prefers the replica that ended the turn before."""
+
+    def __init__(self, scheduler: Scheduler, key: Hashable) -> None:
+        self.key = key
+        self.turns = 0
+        self.replica: int | None = None  # that has the prefix
+        self._scheduler = scheduler
+
+    def submit(self, prompt: Any, **options: Any) -> Group:
+        """As `scheduler.submit`, of the next turn. Its lengths are known by (key, turn)."""
+        self.turns += 1
+        options.setdefault("key", (self.key, self.turns))
+        return self._scheduler.submit(prompt, session=self, **options)
+
+    def _ended(self, group: Group) -> None:
+        if group.samples:
+            self.replica = group.samples[-1].replica

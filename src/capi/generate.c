@@ -1,0 +1,408 @@
+/* generate.c - include/muster/generate.h over src/rollout: schedulers and what is asked of them */
+#include "capi/generate.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "capi/capi.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define NEVER_STALE (UINT32_C(1) << 31)
+
+struct muster_scheduler {
+    struct ms_rollout *rollout;
+};
+
+static int failed(int rc, const char *what, struct muster_error *err)
+{
+    if (rc == -ESHUTDOWN)
+        return muster_error_set(err, rc, NULL, "%s: the scheduler is closed", what);
+    return muster_error_set(err, rc, NULL, "%s: %s", what, strerror(-rc));
+}
+
+/* Of an older program the options are shorter: what it does not know is as it was. */
+#define TAKE_OPTIONS(to, from)                                                         \
+    memcpy(&(to), from, (from)->size < sizeof(to) ? (from)->size : sizeof(to))
+
+/* ---- life -------------------------------------------------------------------------- */
+
+static struct ms_rollout_options
+rollout_options(const struct muster_scheduler_options *o)
+{
+    return (struct ms_rollout_options){
+        .policy = o->policy,
+        .engine = o->engine,
+        .history = o->history,
+        .history_prompts = (size_t)o->history_prompts,
+        .version = o->version,
+        .core = {.seed = o->seed,
+                 .chunk = o->chunk,
+                 .staleness_max = o->max_staleness < 0 || o->max_staleness > NEVER_STALE
+                                      ? NEVER_STALE
+                                      : (uint32_t)o->max_staleness,
+                 .batch = o->batch,
+                 .filter = o->filter,
+                 .poison_replicas = o->poison,
+                 .silence_ns = o->silence_ns,
+                 .probe_ns = o->probe_ns,
+                 .rebalance_ns = o->rebalance_ns},
+    };
+}
+
+static int add_replicas(struct ms_rollout *r,
+                        const struct muster_cluster *c,
+                        const struct muster_scheduler_options *o,
+                        struct ms_error *err)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < c->world_size; i++) {
+        const struct ms_rollout_replica what = {
+            .peer = c->workers[i].peer, .slots = o->slots, .kv_tokens = o->kv_tokens};
+
+        if (what.peer)
+            rc = ms_rollout_add(r, i, &what, err);
+    }
+    return rc;
+}
+
+struct muster_scheduler *
+muster_scheduler_create(struct muster_cluster *c,
+                        const struct muster_scheduler_options *options,
+                        struct muster_error *err)
+{
+    struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
+    struct ms_rollout_options ro;
+    struct muster_scheduler *s;
+    struct ms_error why = {0};
+
+    if (!c) {
+        ms_capi_missing("a cluster", err);
+        return NULL;
+    }
+    if (options)
+        TAKE_OPTIONS(o, options);
+    s = calloc(1, sizeof *s);
+    if (!s) {
+        ms_capi_no_memory(err);
+        return NULL;
+    }
+    ro = rollout_options(&o);
+    s->rollout = ms_rollout_create(&ro, &why);
+    if (!s->rollout || add_replicas(s->rollout, c, &o, &why) < 0) {
+        ms_capi_error(&why, err);
+        muster_scheduler_destroy(s);
+        return NULL;
+    }
+    return s;
+}
+
+void muster_scheduler_destroy(struct muster_scheduler *s)
+{
+    if (s)
+        ms_rollout_destroy(s->rollout);
+    free(s);
+}
+
+/* ---- groups ------------------------------------------------------------------------ */
+
+int muster_scheduler_submit(struct muster_scheduler *s,
+                            const struct muster_value *prompt,
+                            const struct muster_submit_options *options,
+                            uint64_t *group,
+                            struct muster_error *err)
+{
+    struct muster_submit_options o = MUSTER_SUBMIT_OPTIONS;
+    struct ms_rollout_submit submit;
+    struct ms_error why = {0};
+    int rc;
+
+    if (!prompt)
+        return ms_capi_missing("a prompt", err);
+    if (options)
+        TAKE_OPTIONS(o, options);
+    submit = (struct ms_rollout_submit){
+        .key = o.key,
+        .prompt = prompt,
+        .sampling = o.sampling,
+        .samples = o.samples,
+        .surplus = o.surplus,
+        .prompt_tokens = o.prompt_tokens,
+        .max_new_tokens = o.max_new_tokens,
+        .hint = o.hint,
+        .replica = o.replica < 0 ? MS_NOWHERE : (uint32_t)o.replica,
+        .deadline_ns = ms_deadline_ns(
+            ms_now_ns(), o.timeout_ns ? o.timeout_ns : MS_CALL_TIMEOUT_NS)};
+    rc = ms_rollout_submit(s->rollout, &submit, group, &why);
+    return rc < 0 ? ms_capi_error(&why, err) : 0;
+}
+
+/* Wait for news, once; -ETIMEDOUT with the reason. */
+static int wait_news(struct muster_scheduler *s,
+                     uint64_t seen,
+                     int64_t until_ns,
+                     struct muster_error *err)
+{
+    if (ms_now_ns() >= until_ns)
+        return muster_error_set(
+            err, -ETIMEDOUT, NULL, "what was waited for did not come in time");
+    ms_rollout_wait(s->rollout, seen, until_ns);
+    return 0;
+}
+
+/* The next failure that nobody has heard of; other drops are nobody's any more. */
+static int tell_failure(struct muster_scheduler *s, struct muster_error *err)
+{
+    struct ms_rollout_group *g;
+
+    while (ms_rollout_take_dropped(s->rollout, &g) == 0) {
+        bool is_failure = g->why == MS_WHY_POISON || g->why == MS_WHY_DEADLINE;
+
+        if (is_failure)
+            ms_capi_samples_error(g, err);
+        ms_rollout_group_free(g);
+        if (is_failure)
+            return -EREMOTEIO;
+    }
+    return 0;
+}
+
+static int wrap_all(struct ms_rollout_group **groups,
+                    uint32_t count,
+                    struct muster_samples **out,
+                    struct muster_error *err)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = ms_capi_samples(groups[i]);
+        if (!out[i])
+            rc = -ENOMEM;
+    }
+    for (uint32_t i = 0; rc < 0 && i < count; i++)
+        muster_samples_destroy(out[i]);
+    return rc < 0 ? ms_capi_no_memory(err) : 0;
+}
+
+int muster_scheduler_get_batch(struct muster_scheduler *s,
+                               uint32_t count,
+                               int64_t timeout_ns,
+                               struct muster_samples **out,
+                               struct muster_error *err)
+{
+    int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_rollout_group **groups = calloc((size_t)count + 1, sizeof *groups);
+    int rc = groups ? 0 : ms_capi_no_memory(err);
+
+    while (rc == 0) {
+        uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
+
+        rc = tell_failure(s, err);
+        if (rc < 0)
+            return rc;
+        rc = ms_rollout_pull(s->rollout, count, groups);
+        if (rc == 0)
+            return wrap_all(groups, count, out, err);
+        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
+                           : failed(rc, "a batch", err);
+    }
+    return rc;
+}
+
+/* Try again at each news until it is there. */
+static int
+wait_one(struct muster_scheduler *s,
+         int (*attempt)(struct ms_rollout *, uint64_t, struct ms_rollout_group **),
+         uint64_t id,
+         int64_t timeout_ns,
+         struct muster_samples **out,
+         struct muster_error *err)
+{
+    int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
+    struct ms_rollout_group *g;
+    int rc = 0;
+
+    while (rc == 0) {
+        uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
+
+        rc = attempt(s->rollout, id, &g);
+        if (rc == 0)
+            return wrap_all(&g, 1, out, err);
+        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
+                           : failed(rc, "a group", err);
+    }
+    return rc;
+}
+
+int muster_scheduler_wait(struct muster_scheduler *s,
+                          uint64_t group,
+                          int64_t timeout_ns,
+                          struct muster_samples **out,
+                          struct muster_error *err)
+{
+    return wait_one(s, ms_rollout_take, group, timeout_ns, out, err);
+}
+
+static int judge(struct ms_rollout *r, uint64_t id, struct ms_rollout_group **out)
+{
+    (void)id;
+    return ms_rollout_judge(r, out);
+}
+
+int muster_scheduler_judge(struct muster_scheduler *s,
+                           int64_t timeout_ns,
+                           struct muster_samples **out,
+                           struct muster_error *err)
+{
+    return wait_one(s, judge, 0, timeout_ns, out, err);
+}
+
+int muster_scheduler_verdict(struct muster_scheduler *s, uint64_t group, bool keep)
+{
+    return ms_rollout_verdict(s->rollout, group, keep);
+}
+
+uint32_t muster_scheduler_missing(struct muster_scheduler *s)
+{
+    return ms_rollout_take_refill(s->rollout);
+}
+
+int muster_scheduler_cancel(struct muster_scheduler *s, uint64_t group)
+{
+    return ms_rollout_cancel(s->rollout, group);
+}
+
+int muster_scheduler_cancel_rid(struct muster_scheduler *s, const char *rid)
+{
+    return rid ? ms_rollout_cancel_rid(s->rollout, rid) : -ENOENT;
+}
+
+int muster_scheduler_cancel_all(struct muster_scheduler *s)
+{
+    return ms_rollout_cancel_all(s->rollout);
+}
+
+/* ---- weights ----------------------------------------------------------------------- */
+
+int muster_scheduler_weights_begin(struct muster_scheduler *s,
+                                   uint32_t version,
+                                   enum muster_weights_mode mode,
+                                   bool rolling,
+                                   int64_t drain_ns,
+                                   struct muster_error *err)
+{
+    int64_t until_ns = drain_ns > 0 ? ms_deadline_ns(ms_now_ns(), drain_ns) : MS_NEVER;
+    int rc = ms_rollout_weights_begin(
+        s->rollout, version, (enum ms_weights_mode)mode, rolling, until_ns);
+
+    if (rc == -EINVAL)
+        return muster_error_set(err,
+                                rc,
+                                NULL,
+                                "version %u is not after %u",
+                                version,
+                                ms_rollout_version(s->rollout));
+    return rc < 0 ? failed(rc, "an update of the weights", err) : 0;
+}
+
+int muster_scheduler_weights_next(struct muster_scheduler *s,
+                                  int64_t timeout_ns,
+                                  uint32_t *rank,
+                                  struct muster_error *err)
+{
+    int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
+
+    for (;;) {
+        uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
+        int rc = ms_rollout_weights_next(s->rollout, rank);
+
+        if (rc >= 0)
+            return rc;
+        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
+                           : failed(rc, "an update of the weights", err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+int muster_scheduler_weights_ready(struct muster_scheduler *s, uint32_t rank)
+{
+    return ms_rollout_weights_ready(s->rollout, rank);
+}
+
+int muster_scheduler_weights_failed(struct muster_scheduler *s)
+{
+    return ms_rollout_weights_failed(s->rollout);
+}
+
+int muster_scheduler_pause(struct muster_scheduler *s,
+                           enum muster_weights_mode mode,
+                           int64_t timeout_ns,
+                           struct muster_error *err)
+{
+    int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
+    int rc = ms_rollout_pause(s->rollout, (enum ms_weights_mode)mode);
+
+    if (rc < 0)
+        return failed(rc, "pause", err);
+    for (;;) {
+        uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
+
+        rc = ms_rollout_is_paused(s->rollout);
+        if (rc == 0)
+            return 0;
+        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
+                           : failed(rc, "pause", err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+int muster_scheduler_resume(struct muster_scheduler *s)
+{
+    return ms_rollout_resume(s->rollout);
+}
+
+/* ---- looking ----------------------------------------------------------------------- */
+
+static void add_up(struct ms_rollout *r, struct muster_scheduler_stats *out)
+{
+    struct ms_rollout_replica_stats one;
+
+    for (uint32_t i = 0; ms_rollout_replica_stats(r, i, &one); i++) {
+        out->replicas_up += one.state == MS_ROLLOUT_UP;
+        out->streamed += one.tokens;
+    }
+}
+
+void muster_scheduler_get_stats(struct muster_scheduler *s,
+                                struct muster_scheduler_stats *out)
+{
+    struct ms_rollout_stats now;
+
+    ms_rollout_stats(s->rollout, &now);
+    *out = (struct muster_scheduler_stats){.submitted = now.submitted,
+                                           .delivered = now.core.delivered,
+                                           .dropped = now.core.dropped,
+                                           .failed = now.core.failed,
+                                           .queued = now.core.queued,
+                                           .running = now.core.running,
+                                           .aborting = now.core.aborting,
+                                           .sent = now.core.sent,
+                                           .resumed = now.core.resumed,
+                                           .moved = now.core.moved,
+                                           .tokens = now.core.tokens,
+                                           .version = now.version};
+    add_up(s->rollout, out);
+}
+
+int muster_scheduler_explain(struct muster_scheduler *s,
+                             const char *rid,
+                             char *text,
+                             size_t size)
+{
+    struct ms_explanation x;
+
+    return rid ? ms_rollout_explain(s->rollout, rid, &x, text, size) : -ENOENT;
+}

@@ -1,0 +1,274 @@
+/* Generation by a driver in C on workers in C. */
+#include "capi/test_rig.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+#define WAIT_NS (60 * MS_NS_PER_S)
+
+static int group_setup(void **state)
+{
+    (void)state;
+    return rig_start(NULL);
+}
+
+static void scheduler_free(struct muster_scheduler **s)
+{
+    muster_scheduler_destroy(*s);
+}
+
+static void samples_free(struct muster_samples **s)
+{
+    muster_samples_destroy(*s);
+}
+#define SCHEDULER MS_CLEANUP(scheduler_free) struct muster_scheduler *
+#define SAMPLES   MS_CLEANUP(samples_free) struct muster_samples *
+
+static struct muster_scheduler *make(struct muster_scheduler_options o)
+{
+    struct muster_scheduler *s = muster_scheduler_create(cluster, &o, &err);
+
+    if (!s)
+        print_error("%s\n", err.message);
+    assert_non_null(s);
+    return s;
+}
+
+static struct muster_value *sampling_of(int64_t length, int64_t pace_us, bool fails)
+{
+    struct muster_value *map = muster_value_map();
+
+    muster_map_set(map, "length", muster_value_int(length));
+    muster_map_set(map, "pace_us", muster_value_int(pace_us));
+    muster_map_set(map, "fail", muster_value_int(fails));
+    return map;
+}
+
+/* Of a prompt of one token; MUSTER_SUBMIT_OPTIONS with what differs. */
+static uint64_t submit(struct muster_scheduler *s,
+                       int64_t prompt,
+                       struct muster_value *sampling,
+                       uint32_t samples,
+                       uint32_t max_new)
+{
+    struct muster_submit_options o = MUSTER_SUBMIT_OPTIONS;
+    VALUE list = one(prompt);
+    VALUE owned = sampling;
+    uint64_t group = 0;
+
+    o.samples = samples;
+    o.key = (uint64_t)prompt;
+    o.max_new_tokens = max_new;
+    o.sampling = owned;
+    assert_int_equal(muster_scheduler_submit(s, list, &o, &group, &err), 0);
+    return group;
+}
+
+static void check(const struct muster_samples *done, size_t samples, size_t length)
+{
+    assert_null(muster_samples_dropped(done));
+    assert_int_equal(muster_samples_count(done), samples);
+    for (size_t i = 0; i < samples; i++) {
+        struct muster_sample one_;
+        int64_t sum = (int64_t)muster_samples_key(done);
+
+        assert_true(muster_samples_at(done, i, &one_));
+        assert_int_equal(one_.count, length);
+        for (size_t k = 0; k < length; k++) {
+            assert_int_equal(one_.tokens[k], sum % 10007 + 1);
+            sum += one_.tokens[k];
+        }
+        assert_null(one_.logprobs);
+        assert_string_equal(one_.finish_reason, "stop");
+        assert_int_equal(strlen(one_.rid), 32);
+    }
+    assert_false(muster_samples_at(done, samples, &(struct muster_sample){0}));
+}
+
+static void await_tokens(struct muster_scheduler *s, uint64_t tokens)
+{
+    struct muster_scheduler_stats stats;
+
+    do {
+        usleep(10000);
+        muster_scheduler_get_stats(s, &stats);
+    } while (stats.streamed < tokens);
+}
+
+static void test_groups(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct muster_samples *done[5];
+    struct muster_scheduler_stats stats;
+
+    (void)state;
+    for (int64_t i = 0; i < 5; i++)
+        submit(s, i, sampling_of(20, 0, false), 3, 100);
+    assert_int_equal(muster_scheduler_get_batch(s, 5, WAIT_NS, done, &err), 0);
+    for (int i = 0; i < 5; i++) {
+        check(done[i], 3, 20);
+        muster_samples_destroy(done[i]);
+    }
+    muster_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.delivered, 5);
+    assert_int_equal(stats.sent, 15);
+    assert_int_equal(stats.replicas_up, WORKERS);
+    assert_int_equal(muster_scheduler_get_batch(s, 1, MS_NS_PER_MS, done, &err),
+                     -ETIMEDOUT);
+}
+
+static void test_a_killed_worker_and_its_successor(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct muster_samples *done[3];
+    struct muster_scheduler_stats stats;
+    uint32_t rank = 1;
+
+    (void)state;
+    for (int64_t i = 0; i < 3; i++)
+        submit(s, i, sampling_of(60, 10000, false), 1, 100);
+    await_tokens(s, 121); /* so each has some */
+    assert_int_equal(kill(muster_cluster_pid(cluster, rank), SIGKILL), 0);
+    assert_int_equal(muster_scheduler_get_batch(s, 3, WAIT_NS, done, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        check(done[i], 1, 60);
+        muster_samples_destroy(done[i]);
+    }
+    muster_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.sent, 4);
+    assert_int_equal(stats.resumed, 1);
+    assert_int_equal(muster_cluster_restart(cluster, &rank, 1, MS_NS_PER_S, &err), 0);
+    do {
+        usleep(20000);
+        muster_scheduler_get_stats(s, &stats);
+    } while (stats.replicas_up < WORKERS);
+    submit(s, 7, sampling_of(10, 0, false), 9, 100);
+    assert_int_equal(muster_scheduler_get_batch(s, 1, WAIT_NS, done, &err), 0);
+    check(done[0], 9, 10);
+    muster_samples_destroy(done[0]);
+}
+
+static void test_cancel_deadline_and_failure(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct muster_submit_options late = MUSTER_SUBMIT_OPTIONS;
+    struct muster_samples *batch;
+    struct muster_sample first;
+    uint64_t group = submit(s, 1, sampling_of(1000000, 1000, false), 2, 1000000);
+    VALUE prompt = one(3);
+    VALUE slow = sampling_of(1000000, 1000, false);
+
+    (void)state;
+    assert_int_equal(muster_scheduler_cancel(s, group), 0);
+    {
+        SAMPLES gone = NULL;
+
+        assert_int_equal(muster_scheduler_wait(s, group, WAIT_NS, &gone, &err), 0);
+        assert_string_equal(muster_samples_dropped(gone), "cancelled");
+    }
+    assert_int_equal(muster_scheduler_cancel(s, 99), -ENOENT);
+    assert_int_equal(muster_scheduler_cancel_rid(s, "1"), -ENOENT);
+    submit(s, 2, sampling_of(10, 0, true), 1, 100);
+    assert_int_equal(muster_scheduler_get_batch(s, 1, WAIT_NS, &batch, &err),
+                     -EREMOTEIO);
+    assert_non_null(strstr(err.message, "poison"));
+    assert_non_null(strstr(err.message, "no tokens today"));
+    late.max_new_tokens = 1000000;
+    late.timeout_ns = 200 * MS_NS_PER_MS;
+    late.sampling = slow;
+    assert_int_equal(muster_scheduler_submit(s, prompt, &late, &group, &err), 0);
+    {
+        SAMPLES over = NULL;
+
+        assert_int_equal(muster_scheduler_wait(s, group, WAIT_NS, &over, &err), 0);
+        assert_string_equal(muster_samples_dropped(over), "deadline");
+        assert_true(muster_samples_at(over, 0, &first));
+    }
+    submit(
+        s, 4, sampling_of(10, 0, false), 1, 100); /* and the workers are free again */
+    assert_int_equal(muster_scheduler_get_batch(s, 1, WAIT_NS, &batch, &err), 0);
+    check(batch, 1, 10);
+    muster_samples_destroy(batch);
+}
+
+static void update(struct muster_scheduler *s, uint32_t version, bool rolling)
+{
+    uint32_t rank = 99;
+
+    assert_int_equal(muster_scheduler_weights_begin(
+                         s, version, MUSTER_WEIGHTS_ABORT, rolling, 0, &err),
+                     0);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        assert_int_equal(muster_scheduler_weights_next(s, WAIT_NS, &rank, &err), 1);
+        assert_int_equal(rank, i);
+        if (rolling)
+            assert_int_equal(muster_scheduler_weights_ready(s, i), 0);
+    }
+    assert_int_equal(muster_scheduler_weights_next(s, WAIT_NS, &rank, &err), 0);
+    for (uint32_t i = 0; !rolling && i < WORKERS; i++)
+        assert_int_equal(muster_scheduler_weights_ready(s, i), 0);
+}
+
+static void test_weights_filter_and_pause(void **state)
+{
+    struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
+    SCHEDULER s = NULL;
+    struct muster_samples *done;
+    struct muster_sample sample;
+    uint64_t group;
+
+    (void)state;
+    o.filter = true;
+    o.policy = "fifo";
+    s = make(o);
+    group = submit(s, 5, sampling_of(80, 10000, false), 1, 100);
+    await_tokens(s, 10);
+    update(s, 1, false);
+    await_tokens(s, 20);
+    update(s, 2, true);
+    assert_int_equal(
+        muster_scheduler_weights_begin(s, 2, MUSTER_WEIGHTS_ABORT, false, 0, &err),
+        -EINVAL);
+    assert_int_equal(muster_scheduler_pause(s, MUSTER_WEIGHTS_ABORT, WAIT_NS, &err), 0);
+    assert_int_equal(muster_scheduler_resume(s), 0);
+    assert_int_equal(muster_scheduler_judge(s, WAIT_NS, &done, &err), 0);
+    check(done, 1, 80);
+    assert_true(muster_samples_at(done, 0, &sample));
+    assert_int_equal(sample.versions[0].version, 0);
+    assert_int_equal(sample.versions[sample.version_count - 1].version, 2);
+    muster_samples_destroy(done);
+    assert_int_equal(muster_scheduler_verdict(s, group, false), 0);
+    assert_int_equal(muster_scheduler_missing(s), 1);
+    assert_int_equal(muster_scheduler_wait(s, group, WAIT_NS, &done, &err), 0);
+    assert_string_equal(muster_samples_dropped(done), "filtered");
+    muster_samples_destroy(done);
+}
+
+static void test_misuse(void **state)
+{
+    struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
+
+    (void)state;
+    assert_null(muster_scheduler_create(NULL, &o, &err));
+    o.policy = "best";
+    assert_null(muster_scheduler_create(cluster, &o, &err));
+    assert_non_null(strstr(err.message, "best"));
+    o.policy = NULL;
+    o.slots = 0;
+    assert_null(muster_scheduler_create(cluster, &o, &err));
+    muster_scheduler_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_a_killed_worker_and_its_successor),
+        cmocka_unit_test(test_cancel_deadline_and_failure),
+        cmocka_unit_test(test_weights_filter_and_pause),
+        cmocka_unit_test(test_misuse),
+    };
+
+    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}

@@ -1,0 +1,194 @@
+#include "job/core/core_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void test_a_job_from_submit_to_success(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, true);
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_QUEUED);
+    assert_int_equal(rig_done_count(&g), 0);
+    rig_do(&g, MS_JOB_ADMITTED);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_CREATE)->count, 4);
+    assert_int_equal(g.actions[0].incarnation, 1);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_CREATE)->id);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_START_DRIVER)->incarnation, 1);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_START_DRIVER)->id);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    rig_driver_exit(&g, MS_JOB_SUCCEEDED, 0, NULL);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_DESTROY)->id);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RELEASE)->id);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_FINISH)->stage, MS_JOB_STAGE_SUCCEEDED);
+    assert_int_equal(ms_job_core_wake_ns(g.core), MS_NEVER);
+    rig_finish(&g);
+}
+
+static void test_one_rank_is_replaced_and_the_others_go_on(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, true);
+    const struct ms_job_action *a;
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 2, MS_JOB_HARDWARE, "Xid 79");
+    a = rig_action(&g, MS_JOB_DO_REPLACE);
+    assert_int_equal(a->rank_count, 1);
+    assert_int_equal(a->ranks[0].rank, 2);
+    assert_int_equal(a->ranks[0].flags, MS_JOB_ELSEWHERE);
+    assert_int_equal(a->incarnation, 2);
+    rig_done(&g, a->id);
+    assert_int_equal(ms_job_core_role(g.core, 0).counts[MS_JOB_SLOT_RUNNING], 4);
+    assert_int_equal(ms_job_core_slot(g.core, 0, 2).spent[MS_JOB_HARDWARE], 1);
+    assert_int_equal(ms_job_core_slot(g.core, 0, 1).incarnation, 1);
+    assert_true(rig_said(&g, "actor/2 ended: hardware error"));
+    assert_true(rig_said(&g, "Xid 79"));
+    rig_finish(&g);
+}
+
+static void test_a_role_restarts_together(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    const struct ms_job_action *a;
+    struct rig g;
+
+    (void)state;
+    role.restart = MS_JOB_RESTART_ROLE;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 1, MS_JOB_OUT_OF_MEMORY, NULL);
+    a = rig_action(&g, MS_JOB_DO_RESTART);
+    assert_int_equal(a->count, 4);
+    assert_int_equal(a->incarnation, 2);
+    rig_exit(
+        &g, 0, 3, MS_JOB_APPLICATION, NULL); /* before the answer: it belongs to it */
+    assert_int_equal(rig_done_count(&g), 0);
+    rig_finish(&g);
+}
+
+static void test_the_job_restarts_for_a_role(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, true);
+    struct rig g;
+
+    (void)state;
+    role.restart = MS_JOB_RESTART_JOB;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 1, MS_JOB_PREEMPTED, NULL);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RESTARTING);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_STOP_DRIVER)->id);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_DESTROY)->id);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_CREATE)->id);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_START_DRIVER)->incarnation, 2);
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    assert_int_equal(ms_job_core_view(g.core).restarts, 1);
+    rig_finish(&g);
+}
+
+static void test_an_application_error_stops_early_with_the_traceback(void **state)
+{
+    static const char trace[] = "Traceback (most recent call last):\n"
+                                "  File \"train.py\", line 12, in step\n"
+                                "KeyError: 'reward' at 0x7f11";
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 8, true);
+    struct rig g;
+
+    (void)state;
+    role.budget[MS_JOB_APPLICATION] = 100;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    for (uint32_t i = 0; i < 3; i++) { /* on whatever rank */
+        rig_exit(&g, 0, i, MS_JOB_APPLICATION, trace);
+        if (i < 2)
+            rig_settle(&g);
+    }
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_STOPPING);
+    assert_non_null(strstr(ms_job_core_view(g.core).text, "KeyError: 'reward'"));
+    assert_non_null(
+        strstr(ms_job_core_view(g.core).text, "the same error came 3 times"));
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_FAILED);
+    assert_int_equal(ms_job_core_view(g.core).cause, MS_JOB_APPLICATION);
+    rig_finish(&g);
+}
+
+static void test_the_driver_restarts_from_its_checkpoint(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_driver_exit(&g, MS_JOB_PREEMPTED, 9, NULL);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_START_DRIVER)->incarnation, 2);
+    assert_false(rig_has(&g, MS_JOB_DO_DESTROY)); /* its roles outlive it */
+    rig_settle(&g);
+    for (int i = 0; i < 3; i++) {
+        rig_driver_exit(&g, MS_JOB_APPLICATION, 3, "ValueError: no data");
+        if (i < 2) {
+            rig_tick(&g, 60);
+            rig_settle(&g);
+        }
+    }
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_FAILED);
+    assert_int_equal(ms_job_core_view(g.core).code, 3);
+    assert_true(rig_said(&g, "the driver starts from its last checkpoint, attempt 4"));
+    rig_finish(&g);
+}
+
+static void test_what_is_replayed_is_the_same(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, true);
+    struct ms_buf before = {0}, after = {0};
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 2, MS_JOB_HARDWARE, "Xid 79");
+    assert_int_equal(ms_job_core_encode(g.core, &before), 0);
+    rig_replay(&g);
+    assert_int_equal(ms_job_core_encode(g.core, &after), 0);
+    assert_int_equal(before.len, after.len);
+    assert_memory_equal(before.data, after.data, before.len);
+    ms_buf_finish(&before);
+    ms_buf_finish(&after);
+    rig_finish(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_job_from_submit_to_success),
+        cmocka_unit_test(test_one_rank_is_replaced_and_the_others_go_on),
+        cmocka_unit_test(test_a_role_restarts_together),
+        cmocka_unit_test(test_the_job_restarts_for_a_role),
+        cmocka_unit_test(test_an_application_error_stops_early_with_the_traceback),
+        cmocka_unit_test(test_the_driver_restarts_from_its_checkpoint),
+        cmocka_unit_test(test_what_is_replayed_is_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,435 @@
+/* groups.c - groups and their samples, from submit until they are handed out */
+#include "rollout/rollout_impl.h"
+
+#include "base/buf.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_PER_TOKEN = 4 };
+
+struct group *ms_rollout_group_find(const struct ms_rollout *r, uint64_t id)
+{
+    return ms_map_find(&r->groups, id);
+}
+
+/* ---- results ----------------------------------------------------------------------- */
+
+void ms_rollout_group_free(struct ms_rollout_group *g)
+{
+    for (uint32_t i = 0; g && i < g->count; i++) {
+        free(g->samples[i].tokens);
+        free(g->samples[i].logprobs);
+        free(g->samples[i].runs);
+    }
+    if (g)
+        free(g->samples);
+    free(g);
+}
+
+static struct ms_rollout_group *result_make(uint64_t id, uint64_t key, uint32_t count)
+{
+    struct ms_rollout_group *g = calloc(1, sizeof *g);
+
+    if (!g)
+        return NULL;
+    g->samples = calloc(count, sizeof *g->samples);
+    if (!g->samples) {
+        free(g);
+        return NULL;
+    }
+    g->id = id;
+    g->key = key;
+    g->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        g->samples[i].seq = i;
+        g->samples[i].replica = MS_NOWHERE;
+    }
+    return g;
+}
+
+static void *copied(const void *at, size_t count, size_t size)
+{
+    return at ? ms_bytes_copy(at, count * size) : NULL;
+}
+
+static bool sample_copy(struct ms_rollout_sample *to, const struct ms_rollout_sample *s)
+{
+    *to = *s;
+    to->room = s->count;
+    to->run_room = s->run_count;
+    to->tokens = copied(s->tokens, s->count, sizeof *s->tokens);
+    to->logprobs = copied(s->logprobs, s->count, sizeof *s->logprobs);
+    to->runs = copied(s->runs, s->run_count, sizeof *s->runs);
+    return (!s->tokens || to->tokens) && (!s->logprobs || to->logprobs) &&
+           (!s->runs || to->runs);
+}
+
+static struct ms_rollout_group *result_copy(const struct ms_rollout_group *g)
+{
+    struct ms_rollout_group *copy = result_make(g->id, g->key, g->count);
+
+    if (!copy)
+        return NULL;
+    copy->wanted = g->wanted;
+    copy->why = g->why;
+    for (uint32_t i = 0; i < g->count; i++)
+        if (!sample_copy(&copy->samples[i], &g->samples[i])) {
+            ms_rollout_group_free(copy);
+            return NULL;
+        }
+    return copy;
+}
+
+/* ---- life -------------------------------------------------------------------------- */
+
+/* What still runs of it goes on without it. */
+static void leave_requests(struct ms_rollout *r, struct group *g)
+{
+    for (uint32_t i = 0; i < g->out->count; i++) {
+        struct request *q = &g->requests[i];
+
+        if (q->id)
+            ms_map_remove(&r->requests, q->id);
+        if (q->stream)
+            q->stream->request = NULL;
+    }
+}
+
+static void group_free(struct group *g)
+{
+    ms_rollout_group_free(g->out);
+    muster_value_destroy(g->prompt);
+    muster_value_destroy(g->sampling);
+    free(g->requests);
+    free(g);
+}
+
+struct ms_rollout_group *ms_rollout_group_take(struct ms_rollout *r, struct group *g)
+{
+    struct ms_rollout_group *out = g->out;
+
+    leave_requests(r, g);
+    ms_map_remove(&r->groups, out->id);
+    ms_list_remove(&g->link);
+    g->out = NULL;
+    group_free(g);
+    return out;
+}
+
+void ms_rollout_groups_finish(struct ms_rollout *r)
+{
+    struct group *g;
+    size_t at = 0;
+
+    while ((g = ms_map_next(&r->groups, &at)))
+        group_free(g);
+}
+
+/* ---- submit ------------------------------------------------------------------------ */
+
+static uint32_t prompt_tokens(const struct ms_rollout_submit *s)
+{
+    size_t n = 0;
+
+    if (s->prompt_tokens)
+        return s->prompt_tokens;
+    switch (muster_value_kind(s->prompt)) {
+    case MUSTER_LIST:
+        n = muster_list_count(s->prompt);
+        break;
+    case MUSTER_TENSOR:
+        n = muster_tensor_count(s->prompt);
+        break;
+    case MUSTER_TEXT:
+        muster_value_get_text(s->prompt, &n);
+        n /= TEXT_PER_TOKEN;
+        break;
+    default:
+        break;
+    }
+    return n < MS_GENERATE_TOKENS_MAX ? (uint32_t)n : MS_GENERATE_TOKENS_MAX;
+}
+
+static struct group *group_make(struct ms_rollout *r, const struct ms_rollout_submit *s)
+{
+    uint32_t count = s->samples + s->surplus;
+    struct group *g = calloc(1, sizeof *g);
+
+    if (!g)
+        return NULL;
+    ms_list_init(&g->link);
+    g->out = result_make(r->last_group + 1, s->key, count);
+    g->requests = calloc(count, sizeof *g->requests);
+    g->prompt = muster_value_copy(s->prompt);
+    g->sampling = s->sampling ? muster_value_copy(s->sampling) : NULL;
+    if (!g->out || !g->requests || !g->prompt || (s->sampling && !g->sampling)) {
+        group_free(g);
+        return NULL;
+    }
+    g->out->wanted = s->samples;
+    g->max_new = s->max_new_tokens;
+    for (uint32_t i = 0; i < count; i++) {
+        g->requests[i].group = g;
+        g->requests[i].sample = &g->out->samples[i];
+    }
+    return g;
+}
+
+static int check(const struct ms_rollout_submit *s, struct ms_error *err)
+{
+    if (s->samples == 0 || s->samples > MS_GROUP_SAMPLES_MAX ||
+        s->surplus > MS_GROUP_SAMPLES_MAX - s->samples)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "a group has 1 to %d samples, surplus included",
+                            MS_GROUP_SAMPLES_MAX);
+    if (s->max_new_tokens == 0 || s->max_new_tokens > MS_GENERATE_TOKENS_MAX)
+        return ms_error_set(err, -EINVAL, "max_new_tokens is from 1 to 2^30");
+    if (s->sampling && muster_value_kind(s->sampling) != MUSTER_MAP)
+        return ms_error_set(err, -EINVAL, "sampling is a map");
+    return 0;
+}
+
+static int
+enter(struct ms_rollout *r, struct group *g, const struct ms_rollout_submit *s)
+{
+    const struct ms_generate_event e = {
+        .what = MS_SUBMIT,
+        .id = g->out->id,
+        .key = s->key,
+        .samples = s->samples,
+        .surplus = s->surplus,
+        .prompt = prompt_tokens(s),
+        .max_new = s->max_new_tokens,
+        .hint = s->hint,
+        .replica = s->replica,
+        .deadline_ns = s->deadline_ns == MS_NEVER ? 0 : s->deadline_ns};
+    int rc = ms_map_add(&r->groups, g->out->id, g);
+
+    if (rc == 0) {
+        rc = ms_rollout_step(r, &e);
+        if (rc < 0)
+            ms_map_remove(&r->groups, g->out->id);
+    }
+    return rc;
+}
+
+int ms_rollout_submit(struct ms_rollout *r,
+                      const struct ms_rollout_submit *s,
+                      uint64_t *group,
+                      struct ms_error *err)
+{
+    struct group *g;
+    int rc = check(s, err);
+    MS_LOCK(&r->lock);
+
+    if (rc == 0 && (rc = ms_rollout_check(r)) < 0)
+        ms_error_set(err, rc, "the scheduler is closed");
+    if (rc < 0)
+        return rc;
+    g = group_make(r, s);
+    rc = g ? enter(r, g, s) : -ENOMEM;
+    if (rc < 0) {
+        if (g)
+            group_free(g);
+        return ms_error_sys(err, rc, "a group of %u samples", s->samples);
+    }
+    for (uint32_t i = 0; i < g->out->count; i++)
+        ms_rollout_rid_print(
+            r, ms_scheduler_request(r->core, g->out->id, i), g->out->samples[i].rid);
+    *group = r->last_group = g->out->id;
+    r->submitted++;
+    if (r->tick_ns > ms_now_ns() + MS_ROLLOUT_BURST_NS)
+        r->tick_ns = ms_now_ns() + MS_ROLLOUT_BURST_NS;
+    ms_rollout_arm(r);
+    return 0;
+}
+
+/* ---- over -------------------------------------------------------------------------- */
+
+void ms_rollout_request_ended(struct ms_rollout *r, const struct ms_generate_event *e)
+{
+    struct request *q = ms_map_find(&r->requests, e->id);
+
+    if (q && !q->is_unwanted && q->group->state == GROUP_OPEN &&
+        q->sample->attempt == e->attempt &&
+        (e->what == MS_FINISHED || e->tokens >= q->group->max_new))
+        q->sample->is_done = true;
+}
+
+void ms_rollout_group_ready(struct ms_rollout *r, uint64_t id)
+{
+    struct group *g = ms_rollout_group_find(r, id);
+
+    if (!g)
+        return;
+    g->state = r->has_filter ? GROUP_JUDGED : GROUP_READY;
+    if (r->has_filter)
+        ms_list_add_tail(&r->judged, &g->link);
+    r->learnt++;
+    ms_rollout_news(r);
+}
+
+void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why)
+{
+    struct group *g = ms_rollout_group_find(r, id);
+
+    if (!g)
+        return;
+    ms_list_remove(&g->link);
+    g->state = GROUP_DROPPED;
+    g->out->why = why;
+    r->learnt++;
+    ms_list_add_tail(&r->dropped, &g->link);
+    ms_rollout_news(r);
+}
+
+void ms_rollout_group_delivered(struct ms_rollout *r, uint64_t id)
+{
+    struct group *g = ms_rollout_group_find(r, id);
+
+    if (g)
+        r->pulled[r->pulled_count++] = ms_rollout_group_take(r, g);
+}
+
+int ms_rollout_pull(struct ms_rollout *r,
+                    uint32_t groups,
+                    struct ms_rollout_group **out)
+{
+    struct ms_generate_event e = {.what = MS_PULL, .samples = groups};
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0 || groups == 0)
+        return rc < 0 ? rc : -EINVAL;
+    if (ms_scheduler_stats(r->core).ready < groups)
+        return -EAGAIN;
+    e.id = ++r->last_batch;
+    r->pulled = out;
+    r->pulled_count = 0;
+    rc = ms_rollout_step(r, &e);
+    r->pulled = NULL;
+    if (rc == 0) {
+        e.what = MS_CONSUMED;
+        ms_rollout_step(r, &e);
+    }
+    return rc;
+}
+
+int ms_rollout_take(struct ms_rollout *r, uint64_t id, struct ms_rollout_group **out)
+{
+    const struct ms_generate_event e = {.what = MS_TAKE, .id = id};
+    struct group *g;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    g = ms_rollout_group_find(r, id);
+    if (!g)
+        return -ENOENT;
+    if (g->state != GROUP_DROPPED && (rc = ms_rollout_step(r, &e)) < 0)
+        return rc == -ENOENT ? -EAGAIN : rc;
+    *out = ms_rollout_group_take(r, g);
+    return 0;
+}
+
+int ms_rollout_take_dropped(struct ms_rollout *r, struct ms_rollout_group **out)
+{
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    if (ms_list_is_empty(&r->dropped))
+        return -EAGAIN;
+    *out = ms_rollout_group_take(r, ms_list_first(&r->dropped, struct group, link));
+    return 0;
+}
+
+/* ---- judged ------------------------------------------------------------------------ */
+
+int ms_rollout_judge(struct ms_rollout *r, struct ms_rollout_group **out)
+{
+    struct group *g;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    if (ms_list_is_empty(&r->judged))
+        return -EAGAIN;
+    g = ms_list_first(&r->judged, struct group, link);
+    *out = result_copy(g->out);
+    if (!*out)
+        return -ENOMEM;
+    ms_list_remove(&g->link);
+    return 0;
+}
+
+int ms_rollout_verdict(struct ms_rollout *r, uint64_t id, bool keep)
+{
+    const struct ms_generate_event e = {.what = MS_VERDICT, .id = id, .keep = keep};
+    struct group *g;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    g = ms_rollout_group_find(r, id);
+    if (g && keep)
+        g->state = GROUP_READY;
+    rc = ms_rollout_step(r, &e);
+    ms_rollout_news(r);
+    return rc;
+}
+
+uint32_t ms_rollout_take_refill(struct ms_rollout *r)
+{
+    uint32_t n;
+    MS_LOCK(&r->lock);
+
+    n = r->refill;
+    r->refill = 0;
+    return n;
+}
+
+/* ---- cancelled --------------------------------------------------------------------- */
+
+static int step_locked(struct ms_rollout *r, const struct ms_generate_event *e)
+{
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    return rc < 0 ? rc : ms_rollout_step(r, e);
+}
+
+int ms_rollout_cancel(struct ms_rollout *r, uint64_t group)
+{
+    const struct ms_generate_event e = {.what = MS_CANCEL_GROUP, .id = group};
+
+    return step_locked(r, &e);
+}
+
+int ms_rollout_cancel_all(struct ms_rollout *r)
+{
+    const struct ms_generate_event e = {.what = MS_CANCEL_ALL};
+
+    return step_locked(r, &e);
+}
+
+int ms_rollout_cancel_rid(struct ms_rollout *r, const char *rid)
+{
+    struct ms_generate_event e = {.what = MS_CANCEL};
+    int rc = ms_rollout_rid_parse(r, rid, &e.id);
+
+    return rc < 0 ? rc : step_locked(r, &e);
+}

@@ -1,0 +1,239 @@
+/* replicas.c - the workers that generate: up, down, sought, drained, measured */
+#include "rollout/rollout_impl.h"
+
+#include "base/buf.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+struct replica *ms_rollout_replica_find(const struct ms_rollout *r, uint32_t number)
+{
+    return number < r->replica_count ? r->replicas[number] : NULL;
+}
+
+/* ---- up ---------------------------------------------------------------------------- */
+
+void ms_rollout_replica_up(struct ms_rollout *r, struct replica *rep)
+{
+    rep->state = MS_ROLLOUT_UP;
+    rep->epoch++;
+    rep->update = UPDATE_NONE;
+    rep->failure[0] = '\0';
+    ms_rollout_later(r,
+                     (struct ms_generate_event){.what = MS_REPLICA_UP,
+                                                .replica = rep->number,
+                                                .epoch = rep->epoch,
+                                                .samples = rep->slots,
+                                                .tokens = rep->kv_tokens,
+                                                .version = rep->version});
+    ms_rollout_news(r);
+}
+
+/* The next epoch of a number that was used before. */
+static int make(struct ms_rollout *r,
+                uint32_t number,
+                const struct ms_rollout_replica *what,
+                struct replica **out)
+{
+    struct replica *rep = calloc(1, sizeof *rep);
+
+    if (!rep)
+        return -ENOMEM;
+    if (ms_array_reserve(
+            &r->replicas, &r->replica_room, (size_t)number + 1, sizeof *r->replicas) <
+        0) {
+        free(rep);
+        return -ENOMEM;
+    }
+    if (r->replica_count <= number)
+        r->replica_count = (size_t)number + 1;
+    rep->number = number;
+    rep->slots = what->slots;
+    rep->kv_tokens = what->kv_tokens;
+    rep->version = r->version;
+    rep->epoch = r->epochs++;
+    rep->peer = ms_peer_ref(what->peer);
+    rep->uid = ms_peer_uid(what->peer);
+    ms_list_init(&rep->calls);
+    r->replicas[number] = *out = rep;
+    return 0;
+}
+
+int ms_rollout_add(struct ms_rollout *r,
+                   uint32_t number,
+                   const struct ms_rollout_replica *what,
+                   struct ms_error *err)
+{
+    struct replica *rep;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return ms_error_set(err, rc, "the scheduler is closed");
+    if (number >= MS_GENERATE_REPLICAS_MAX || what->slots == 0)
+        return ms_error_set(err, -EINVAL, "a replica needs slots");
+    if (ms_rollout_replica_find(r, number))
+        return ms_error_set(err, -EEXIST, "replica %u is there already", number);
+    if (make(r, number, what, &rep) < 0)
+        return ms_error_set(err, -ENOMEM, "no memory for a replica");
+    if (r->is_updating) { /* it may have missed it */
+        rep->state = MS_ROLLOUT_WAITING;
+        return 0;
+    }
+    ms_rollout_replica_up(r, rep);
+    return ms_rollout_step(r, NULL);
+}
+
+/* ---- down -------------------------------------------------------------------------- */
+
+void ms_rollout_replica_down(struct ms_rollout *r, struct replica *rep, const char *why)
+{
+    if (rep->state == MS_ROLLOUT_DOWN)
+        return;
+    snprintf(rep->failure, sizeof rep->failure, "%s", why);
+    if (ms_peer_uid(rep->peer) ==
+        rep->uid) /* what has come is of the worker that we knew */
+        ms_list_each (c, &rep->calls, struct open_call, link)
+            ms_rollout_call_take_items(r, c);
+    ms_list_each (c, &rep->calls, struct open_call, link)
+        if (c->request)
+            snprintf(c->request->sample->failure, MS_ROLLOUT_FAILURE, "%s", why);
+    ms_rollout_call_drop_all(r, rep);
+    ms_rollout_later(r,
+                     (struct ms_generate_event){.what = MS_REPLICA_DOWN,
+                                                .replica = rep->number,
+                                                .epoch = rep->epoch});
+    rep->is_pausing = false;
+    if (rep->state == MS_ROLLOUT_DRAINING) {
+        ms_rollout_replica_released(r, rep);
+        return;
+    }
+    rep->state = MS_ROLLOUT_DOWN;
+    rep->update = UPDATE_NONE;
+    rep->seek_ns = ms_now_ns();
+    r->tick_ns = rep->seek_ns;
+    ms_rollout_news(r);
+}
+
+bool ms_rollout_replica_has_changed(struct ms_rollout *r, struct replica *rep)
+{
+    if (rep->state == MS_ROLLOUT_DOWN || ms_peer_uid(rep->peer) == rep->uid)
+        return false;
+    ms_rollout_replica_down(r, rep, "another worker has its place");
+    return true;
+}
+
+void ms_rollout_replicas_check(struct ms_rollout *r)
+{
+    for (size_t i = 0; i < r->replica_count; i++)
+        if (r->replicas[i])
+            ms_rollout_replica_has_changed(r, r->replicas[i]);
+    if (r->event_count > 0)
+        ms_rollout_step(r, NULL);
+}
+
+/* ---- sought ------------------------------------------------------------------------ */
+
+void ms_rollout_replica_found(struct ms_rollout *r, struct replica *rep)
+{
+    uint64_t uid = ms_peer_uid(rep->peer);
+
+    if (rep->state != MS_ROLLOUT_DOWN)
+        return;
+    if (uid != rep->uid) {
+        rep->uid = uid;
+        rep->version = r->first_version; /* as a new worker begins */
+        rep->no_pause = false;
+    }
+    if (r->is_updating || rep->version != r->version) {
+        rep->state = MS_ROLLOUT_WAITING;
+        ms_rollout_news(r);
+        return;
+    }
+    ms_rollout_replica_up(r, rep);
+}
+
+/* Ask for those that are down; when to ask next. */
+int64_t ms_rollout_replicas_tick(struct ms_rollout *r, int64_t now_ns)
+{
+    int64_t next_ns = MS_NEVER;
+
+    for (size_t i = 0; i < r->replica_count; i++) {
+        struct replica *rep = r->replicas[i];
+
+        if (!rep || rep->state != MS_ROLLOUT_DOWN || !ms_list_is_empty(&rep->calls))
+            continue;
+        if (rep->seek_ns <= now_ns) {
+            rep->seek_ns = now_ns + MS_ROLLOUT_SEEK_NS;
+            if (ms_rollout_call_start(r, rep, CALL_SEEK, NULL))
+                continue;
+        }
+        if (rep->seek_ns < next_ns)
+            next_ns = rep->seek_ns;
+    }
+    return next_ns;
+}
+
+/* ---- drained ----------------------------------------------------------------------- */
+
+void ms_rollout_replica_released(struct ms_rollout *r, struct replica *rep)
+{
+    ms_rollout_call_drop_all(r, rep);
+    r->replicas[rep->number] = NULL;
+    ms_peer_unref(rep->peer);
+    free(rep);
+    ms_rollout_news(r);
+}
+
+int ms_rollout_drain(struct ms_rollout *r, uint32_t number)
+{
+    const struct ms_generate_event e = {.what = MS_DRAIN, .replica = number};
+    struct replica *rep;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    rep = ms_rollout_replica_find(r, number);
+    if (!rep)
+        return -ENOENT;
+    if (rep->state == MS_ROLLOUT_DRAINING)
+        return 0;
+    if (rep->state != MS_ROLLOUT_UP) {
+        ms_rollout_replica_released(r, rep);
+        return 0;
+    }
+    rep->state = MS_ROLLOUT_DRAINING;
+    rep->update = UPDATE_NONE;
+    return ms_rollout_step(r, &e);
+}
+
+bool ms_rollout_has(struct ms_rollout *r, uint32_t number)
+{
+    MS_LOCK(&r->lock);
+
+    return ms_rollout_replica_find(r, number) != NULL;
+}
+
+/* ---- measured ---------------------------------------------------------------------- */
+
+/* How long a step takes: tokens of one request since it was heard of last. */
+void ms_rollout_replica_measure(struct ms_rollout *r,
+                                struct replica *rep,
+                                struct open_call *c,
+                                uint32_t tokens,
+                                int64_t now_ns)
+{
+    if (tokens == 0 || c->tokens - tokens == c->before || now_ns < rep->load_ns)
+        return; /* the first chunk has the prefill in it */
+    rep->load_ns = now_ns + MS_ROLLOUT_LOAD_NS;
+    ms_rollout_later(
+        r,
+        (struct ms_generate_event){.what = MS_LOAD,
+                                   .replica = rep->number,
+                                   .epoch = rep->epoch,
+                                   .samples = rep->running,
+                                   .step_ns = (now_ns - c->heard_ns) / tokens});
+}

@@ -1,0 +1,222 @@
+/* rollout_impl.h - what the files of this folder share
+ *
+ * rollout.c   life, the thread, events into the scheduler, news
+ * carry.c     its decisions, carried out
+ * calls.c     calls to workers, and what becomes of them
+ * replicas.c  workers: up, down, sought, drained, paused
+ * chunk.c     what engines send
+ * groups.c    groups and their samples
+ * weights.c   updates of the weights
+ * look.c      numbers, explanations, the timeline
+ * history.c   the file of lengths
+ *
+ * One lock guards all. It is taken by the functions of rollout.h and by the callbacks of the
+ * loop; everything below runs with it held. Events that arise while decisions are carried out
+ * wait in `events`: the scheduler is never entered from inside.
+ */
+#ifndef MS_ROLLOUT_ROLLOUT_IMPL_H
+#define MS_ROLLOUT_ROLLOUT_IMPL_H
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "generate/policy.h"
+#include "io/loop.h"
+#include "rollout/rollout.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+
+enum call_kind {
+    CALL_GENERATE,
+    CALL_ABORT,
+    CALL_PROBE,
+    CALL_SEEK,
+    CALL_PAUSE,
+    CALL_RESUME
+};
+
+/* A call under way; in r->calls by its tag, and on its replica's list. */
+struct open_call {
+    struct ms_list link;
+    enum call_kind kind;
+    uint64_t tag;
+    struct ms_call *call;
+    struct replica *replica;
+    /* GENERATE, ABORT */
+    uint64_t id;
+    uint32_t attempt;
+    struct request *request;     /* NULL: its group was handed out */
+    uint32_t before, max_tokens; /* tokens at the start; of this attempt */
+    uint32_t tokens;             /* now */
+    int64_t heard_ns;
+};
+
+struct replica {
+    uint32_t number, state, slots, kv_tokens, version, epoch;
+    struct ms_peer *peer;
+    uint64_t uid; /* of the worker that it is */
+    struct ms_list calls;
+    uint32_t running; /* GENERATE calls */
+    enum { UPDATE_NONE, UPDATE_PAUSING, UPDATE_TOLD, UPDATE_GIVEN } update;
+    bool is_pausing; /* by ms_rollout_pause, not answered yet */
+    bool no_pause;   /* its engine has no such method */
+    int64_t seek_ns, load_ns;
+    uint64_t tokens;
+    char failure[MS_ROLLOUT_FAILURE];
+};
+
+struct request {
+    struct group *group;
+    uint64_t id;
+    struct open_call *stream;
+    struct ms_rollout_sample *sample; /* of the group's */
+    bool is_unwanted;                 /* it was cancelled, or is surplus */
+};
+
+enum group_state { GROUP_OPEN, GROUP_JUDGED, GROUP_READY, GROUP_DROPPED };
+
+struct group {
+    struct ms_list link; /* judged, or dropped */
+    enum group_state state;
+    uint32_t max_new;
+    struct ms_rollout_group *out;
+    struct request *requests; /* by seq */
+    struct muster_value *prompt, *sampling;
+};
+
+struct ms_rollout {
+    pthread_mutex_t lock;
+    pthread_cond_t has_news;
+    uint64_t news;
+    int listeners[MS_ROLLOUT_LISTENERS];
+    pid_t pid;
+    pthread_t thread;
+    struct ms_loop *loop;
+    struct ms_inbox *inbox;
+    struct ms_watch inbox_watch;
+    struct ms_timer timer;
+    int64_t armed_ns, tick_ns;
+    char *engine, *history;
+    struct ms_lengths *lengths;
+    struct ms_scheduler *core;
+    uint64_t nonce;
+    struct ms_map groups, requests, calls; /* by id, id, tag */
+    uint64_t last_group, last_batch, last_tag;
+    struct replica **replicas; /* by number; NULL: none */
+    size_t replica_count, replica_room;
+    struct ms_list judged, dropped;
+    struct ms_generate_event *events; /* that wait */
+    size_t event_count, event_room;
+    bool is_stepping, is_closing;
+    struct ms_rollout_group **pulled; /* of ms_rollout_pull, while it runs */
+    uint32_t pulled_count;
+    uint32_t version, first_version, epochs, refill;
+    bool has_filter, is_updating, is_rolling, is_paused;
+    bool update_done; /* the scheduler has said so */
+    enum ms_weights_mode pause_mode;
+    uint32_t update_version;
+    uint64_t submitted, learnt, saved; /* groups that ended; until the last save */
+    int64_t save_ns;
+    struct ms_rollout_mark *marks; /* a ring */
+    uint64_t mark_count;
+};
+
+/* rollout.c */
+/* Take an event, and all that follows. The result is the event's own; events that wait are
+ * taken first. */
+int ms_rollout_step(struct ms_rollout *r, const struct ms_generate_event *e);
+/* Take it when what is under way is done. */
+void ms_rollout_later(struct ms_rollout *r, struct ms_generate_event e);
+void ms_rollout_news(struct ms_rollout *r);
+/* Wake the thread at this time at the latest. */
+void ms_rollout_arm(struct ms_rollout *r);
+/* -ECHILD in a forked child, -ESHUTDOWN while it ends. */
+int ms_rollout_check(const struct ms_rollout *r);
+
+/* 32 hexadecimal digits: never those of another request, whoever made that. */
+int ms_rollout_rid_parse(const struct ms_rollout *r,
+                         const char *rid,
+                         uint64_t *id); /* -ENOENT */
+void ms_rollout_rid_print(const struct ms_rollout *r,
+                          uint64_t id,
+                          char rid[MS_ROLLOUT_RID]);
+
+/* carry.c */
+void ms_rollout_carry_out(struct ms_rollout *r, const struct ms_generate_decision *d);
+
+/* calls.c */
+/* Start one; NULL: it could not be. `argument` may be NULL: none. */
+struct open_call *ms_rollout_call_start(struct ms_rollout *r,
+                                        struct replica *rep,
+                                        enum call_kind kind,
+                                        const struct muster_value *argument);
+int ms_rollout_call_start_generate(struct ms_rollout *r,
+                                   struct replica *rep,
+                                   struct request *q,
+                                   const struct ms_generate_decision *d);
+/* Cancel and forget it. */
+void ms_rollout_call_drop(struct ms_rollout *r, struct open_call *c);
+void ms_rollout_call_drop_all(struct ms_rollout *r, struct replica *rep);
+/* There may be items, or its end. */
+void ms_rollout_call_hear(struct ms_rollout *r, struct open_call *c);
+/* Take the items that are there. 0, or -EBADMSG: it was dropped. */
+int ms_rollout_call_take_items(struct ms_rollout *r, struct open_call *c);
+
+/* chunk.c */
+/* Into the sample: 0; -EBADMSG or -ENOMEM with the reason. `max` tokens at most. */
+int ms_rollout_chunk_take(struct ms_rollout_sample *s,
+                          const uint8_t *body,
+                          size_t len,
+                          uint32_t version,
+                          uint32_t max,
+                          struct ms_error *err);
+
+/* replicas.c */
+struct replica *ms_rollout_replica_find(const struct ms_rollout *r, uint32_t number);
+/* Its worker is gone or as good as gone. */
+void ms_rollout_replica_down(struct ms_rollout *r,
+                             struct replica *rep,
+                             const char *why);
+void ms_rollout_replica_found(struct ms_rollout *r, struct replica *rep);
+void ms_rollout_replica_released(struct ms_rollout *r, struct replica *rep);
+/* It has the weights that it waited for. */
+void ms_rollout_replica_up(struct ms_rollout *r, struct replica *rep);
+/* True if another worker has its place now: then it is down. */
+bool ms_rollout_replica_has_changed(struct ms_rollout *r, struct replica *rep);
+/* Of all: those that run nothing are not heard of otherwise. */
+void ms_rollout_replicas_check(struct ms_rollout *r);
+int64_t ms_rollout_replicas_tick(struct ms_rollout *r, int64_t now_ns);
+void ms_rollout_replica_measure(struct ms_rollout *r,
+                                struct replica *rep,
+                                struct open_call *c,
+                                uint32_t tokens,
+                                int64_t now_ns);
+
+/* groups.c */
+struct group *ms_rollout_group_find(const struct ms_rollout *r, uint64_t id);
+/* Out of the maps, and its result; the rest is freed. */
+struct ms_rollout_group *ms_rollout_group_take(struct ms_rollout *r, struct group *g);
+/* An end of an attempt is about to be reported: is its sample whole? */
+void ms_rollout_request_ended(struct ms_rollout *r, const struct ms_generate_event *e);
+void ms_rollout_group_ready(struct ms_rollout *r, uint64_t id);
+void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why);
+void ms_rollout_group_delivered(struct ms_rollout *r, uint64_t id);
+void ms_rollout_groups_finish(struct ms_rollout *r);
+
+/* weights.c */
+void ms_rollout_weights_tell(struct ms_rollout *r, struct replica *rep);
+void ms_rollout_weights_paused(struct ms_rollout *r, struct replica *rep);
+void ms_rollout_weights_updated(struct ms_rollout *r, uint32_t version);
+
+/* look.c */
+void ms_rollout_mark_decision(struct ms_rollout *r,
+                              const struct ms_generate_decision *d);
+void ms_rollout_mark_event(struct ms_rollout *r, const struct ms_generate_event *e);
+
+/* history.c */
+int ms_rollout_history_load(struct ms_rollout *r, struct ms_error *err);
+int ms_rollout_history_save(struct ms_rollout *r);
+
+#endif

@@ -1,0 +1,273 @@
+/* weights.c - new weights for the replicas, and standing still */
+#include "rollout/rollout_impl.h"
+
+#include <errno.h>
+
+static struct replica *replica_at(const struct ms_rollout *r, size_t i)
+{
+    return r->replicas[i];
+}
+
+/* ---- an update --------------------------------------------------------------------- */
+
+int ms_rollout_weights_begin(struct ms_rollout *r,
+                             uint32_t version,
+                             enum ms_weights_mode mode,
+                             bool rolling,
+                             int64_t deadline_ns)
+{
+    const struct ms_generate_event e = {.what = MS_WEIGHTS,
+                                        .version = version,
+                                        .mode = (uint8_t)mode,
+                                        .rolling = rolling,
+                                        .deadline_ns =
+                                            deadline_ns == MS_NEVER ? 0 : deadline_ns};
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    if (r->is_updating)
+        return -EBUSY;
+    ms_rollout_replicas_check(r);
+    if (version <= r->version)
+        return -EINVAL;
+    r->is_updating = true;
+    r->is_rolling = rolling;
+    r->update_version = version;
+    for (size_t i = 0; i < r->replica_count; i++)
+        if (replica_at(r, i) && r->replicas[i]->state == MS_ROLLOUT_WAITING)
+            r->replicas[i]->update = UPDATE_TOLD; /* it runs nothing */
+    rc = ms_rollout_step(r, &e);
+    r->is_updating = rc == 0 && r->is_updating;
+    return rc;
+}
+
+void ms_rollout_weights_tell(struct ms_rollout *r, struct replica *rep)
+{
+    rep->update = UPDATE_PAUSING;
+    if (rep->no_pause || !ms_rollout_call_start(r, rep, CALL_PAUSE, NULL))
+        ms_rollout_weights_paused(r, rep);
+}
+
+void ms_rollout_weights_paused(struct ms_rollout *r, struct replica *rep)
+{
+    if (rep->update == UPDATE_PAUSING)
+        rep->update = UPDATE_TOLD;
+    rep->is_pausing = false;
+    ms_rollout_news(r);
+}
+
+/* The scheduler has ended the update: also when no replica was left for it. */
+void ms_rollout_weights_updated(struct ms_rollout *r, uint32_t version)
+{
+    r->update_done = true;
+    r->version = version;
+    ms_rollout_later(
+        r, (struct ms_generate_event){.what = MS_ADVANCE, .version = version});
+    ms_rollout_news(r);
+}
+
+/* Those that wait for weights and have got them. */
+static void end(struct ms_rollout *r)
+{
+    r->is_updating = r->update_done = false;
+    for (size_t i = 0; i < r->replica_count; i++) {
+        struct replica *rep = replica_at(r, i);
+
+        if (rep && rep->state == MS_ROLLOUT_WAITING && rep->version == r->version)
+            ms_rollout_replica_up(r, rep);
+    }
+    ms_rollout_news(r);
+}
+
+/* Of those that are to get it: some are not told yet? Which is told and not given? */
+static struct replica *look(const struct ms_rollout *r, bool *is_some_untold)
+{
+    struct replica *told = NULL;
+
+    *is_some_untold = false;
+    for (size_t i = 0; i < r->replica_count; i++) {
+        struct replica *rep = replica_at(r, i);
+
+        if (!rep || rep->version == r->update_version)
+            continue;
+        if (rep->update == UPDATE_TOLD && !told)
+            told = rep;
+        else if (rep->state == MS_ROLLOUT_UP && rep->update < UPDATE_TOLD)
+            *is_some_untold = true;
+    }
+    return told;
+}
+
+static bool is_some_given(const struct ms_rollout *r)
+{
+    for (size_t i = 0; i < r->replica_count; i++)
+        if (replica_at(r, i) && r->replicas[i]->update == UPDATE_GIVEN)
+            return true;
+    return false;
+}
+
+int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica)
+{
+    struct replica *told;
+    bool is_some_untold;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    if (!r->is_updating)
+        return 0; /* it ended with the last one that was ready */
+    told = look(r, &is_some_untold);
+    if (told && (r->is_rolling || !is_some_untold)) {
+        told->update = UPDATE_GIVEN;
+        *replica = told->number;
+        return 1;
+    }
+    if (is_some_untold)
+        return -EAGAIN;
+    if (r->update_done && !is_some_given(r)) {
+        end(r);
+        ms_rollout_step(r, NULL);
+    }
+    return 0;
+}
+
+static void let_go_on(struct ms_rollout *r, struct replica *rep)
+{
+    if (!rep->no_pause)
+        ms_rollout_call_start(r, rep, CALL_RESUME, NULL);
+}
+
+static int
+ready(struct ms_rollout *r, struct replica *rep, const struct ms_generate_event *e)
+{
+    ms_list_each (c, &rep->calls, struct open_call, link)
+        ms_rollout_call_take_items(r, c); /* what came before is of the old weights */
+    rep->version = e->version;
+    rep->update = UPDATE_NONE;
+    if (rep->state != MS_ROLLOUT_UP)
+        return 0; /* it is used from the end on */
+    let_go_on(r, rep);
+    return ms_rollout_step(r, e);
+}
+
+int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t number)
+{
+    struct ms_generate_event e = {.what = MS_WEIGHTS_READY, .replica = number};
+    struct replica *rep;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    ms_rollout_replicas_check(r);
+    rep = ms_rollout_replica_find(r, number);
+    if (!r->is_updating || !rep || rep->update != UPDATE_GIVEN) {
+        rc = -ENOENT; /* it was lost meanwhile */
+    } else {
+        e.epoch = rep->epoch;
+        e.version = r->update_version;
+        rc = ready(r, rep, &e);
+    }
+    if (r->is_updating && r->update_done && !is_some_given(r)) {
+        end(r);
+        ms_rollout_step(r, NULL);
+    }
+    return rc;
+}
+
+int ms_rollout_weights_failed(struct ms_rollout *r)
+{
+    const struct ms_generate_event e = {.what = MS_WEIGHTS_FAILED};
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    if (!r->is_updating)
+        return -EINVAL;
+    for (size_t i = 0; i < r->replica_count; i++) {
+        struct replica *rep = replica_at(r, i);
+
+        if (rep && rep->update >= UPDATE_TOLD && rep->state == MS_ROLLOUT_UP)
+            let_go_on(r, rep);
+        if (rep)
+            rep->update = UPDATE_NONE;
+    }
+    r->is_updating = r->update_done = false;
+    ms_rollout_step(r, &e); /* it has ended already if all had them */
+    return 0;
+}
+
+uint32_t ms_rollout_version(struct ms_rollout *r)
+{
+    MS_LOCK(&r->lock);
+
+    return r->version;
+}
+
+/* ---- standing still ---------------------------------------------------------------- */
+
+int ms_rollout_pause(struct ms_rollout *r, enum ms_weights_mode mode)
+{
+    const struct ms_generate_event e = {.what = MS_PAUSE, .mode = (uint8_t)mode};
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc == 0)
+        rc = ms_rollout_step(r, &e);
+    if (rc < 0)
+        return rc;
+    r->is_paused = true;
+    r->pause_mode = mode;
+    for (size_t i = 0; mode == MS_WEIGHTS_KEEP && i < r->replica_count; i++) {
+        struct replica *rep = replica_at(r, i);
+
+        if (rep && rep->state == MS_ROLLOUT_UP && !rep->no_pause)
+            rep->is_pausing = ms_rollout_call_start(r, rep, CALL_PAUSE, NULL) != NULL;
+    }
+    return 0;
+}
+
+int ms_rollout_is_paused(struct ms_rollout *r)
+{
+    struct ms_scheduler_stats s;
+    MS_LOCK(&r->lock);
+
+    if (ms_rollout_check(r) < 0)
+        return ms_rollout_check(r);
+    if (!r->is_paused)
+        return -EINVAL;
+    s = ms_scheduler_stats(r->core);
+    if (r->pause_mode != MS_WEIGHTS_KEEP)
+        return s.running + s.aborting == 0 ? 0 : -EAGAIN;
+    for (size_t i = 0; i < r->replica_count; i++)
+        if (replica_at(r, i) && r->replicas[i]->is_pausing)
+            return -EAGAIN;
+    return 0;
+}
+
+int ms_rollout_resume(struct ms_rollout *r)
+{
+    const struct ms_generate_event e = {.what = MS_RESUME};
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    if (!r->is_paused)
+        return -EINVAL;
+    r->is_paused = false;
+    for (size_t i = 0; r->pause_mode == MS_WEIGHTS_KEEP && i < r->replica_count; i++)
+        if (replica_at(r, i) && r->replicas[i]->state == MS_ROLLOUT_UP)
+            let_go_on(r, r->replicas[i]);
+    return ms_rollout_step(r, &e);
+}

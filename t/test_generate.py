@@ -1,0 +1,135 @@
+"""The scheduler of generation on real workers."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from generate_workers import Engine, PlainEngine, WholeEngine, answer
+from muster.generate import Group, GroupDropped, Scheduler
+
+Make = Callable[..., Any]
+WAIT_S = 60.0
+
+
+def check(group: Group, length: int, n: int) -> None:
+    """All of its samples are what one engine alone would have made."""
+    assert sorted(one.seq for one in group.samples) == list(range(n))
+    for one in group.samples:
+        assert one.tokens == answer(group.prompt, one.seq, length), one.rid
+        assert one.logprobs == [-float(t) for t in one.tokens]
+        assert len(one.versions) == length and one.finish_reason == "stop"
+
+
+def until(what: Callable[[], Any]) -> Any:
+    end = time.monotonic() + WAIT_S
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def test_groups_of_samples(cluster: Make) -> None:
+    with Scheduler(cluster(Engine, 3), slots=4) as sched:
+        for i in range(20):
+            sampling = {"length": 20 + i, "chunk": 3}
+            sched.submit([i, 2, 3], n=4, key=i, max_new_tokens=99, sampling=sampling)
+        groups = sched.get_batch(20, timeout=WAIT_S)
+        assert sorted(group.key for group in groups) == list(range(20))
+        for group in groups:
+            check(group, 20 + group.key, 4)
+        stats = sched.stats()
+        assert stats["delivered"] == 20 and stats["sent"] == 80 and stats["live"] == 0
+        batch = groups.to_batch()
+        assert len(batch) == 80
+        assert list(batch.read("tokens")[0]) == groups[0].samples[0].tokens
+        cut = sched.submit([7], max_new_tokens=5, sampling={"length": 9}).result(WAIT_S)
+        assert cut.samples[0].tokens == answer([7], 0, 5)
+        assert cut.samples[0].finish_reason == "length"
+
+
+def test_engines_without_streams_or_async(cluster: Make) -> None:
+    for engine in (PlainEngine, WholeEngine):
+        with Scheduler(cluster(engine, 2), slots=1) as sched:
+            groups = [
+                sched.submit([i], n=3, max_new_tokens=20, sampling={"length": 12})
+                for i in range(4)
+            ]
+            for group in groups:
+                group.result(WAIT_S)
+                assert [len(one.tokens) for one in group.samples] == [12] * 3
+                assert group.samples[1].tokens == answer(group.prompt, 1, 12)
+
+
+def test_asyncio(cluster: Make) -> None:
+    async def main(sched: Scheduler) -> None:
+        groups = [sched.submit([i], n=2, max_new_tokens=20) for i in range(8)]
+        first = await asyncio.wait_for(groups[5], WAIT_S)
+        assert first is groups[5] and first.samples[0].tokens == answer([5], 0, 10)
+        found = [group async for group in sched]
+        assert {group.id for group in found} == {g.id for g in groups} - {first.id}
+        for group in found:
+            check(group, 10, 2)
+        assert [group async for group in sched] == []
+
+    with Scheduler(cluster(Engine, 2)) as sched:
+        asyncio.run(main(sched))
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_lost_replica_resumes_elsewhere(cluster: Make, how: str) -> None:
+    c = cluster(Engine, 3)
+    pids = [one["pid"] for one in c.execute_all_sync("seen")]
+    options = {"silence": 1.0, "probe": 1.0} if how == "stopped" else {}
+    with Scheduler(c, slots=4, **options) as sched:
+        sampling = {"length": 60, "pace": 0.02}
+        groups = [
+            sched.submit([i], n=3, max_new_tokens=99, sampling=sampling)
+            for i in range(3)
+        ]
+        until(lambda: sched.stats()["replicas"][1]["tokens"] > 30)
+        os.kill(pids[1], signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+        try:
+            for group in groups:
+                check(group.result(WAIT_S), 60, 3)
+            stats = sched.stats()
+            assert stats["resumed"] >= 1 and stats["delivered"] == 3
+            assert stats["replicas"][1]["state"] == "down"
+            moved = [one for g in groups for one in g.samples if one.attempt > 1]
+            assert moved and all(one.replica != 1 for one in moved)
+            # it went on behind what had come, and from nothing
+            logs = [c.rank2worker[i].execute_all_sync("seen")[0]["log"] for i in (0, 2)]
+            resumed = {
+                rid: kept for log in logs for rid, again, kept, _ in log if again > 1
+            }
+            assert {one.rid for one in moved} == set(resumed)
+            assert any(resumed.values())
+        finally:
+            if how == "stopped":
+                os.kill(pids[1], signal.SIGCONT)
+        if how == "killed":
+            c.replace(1)
+        until(lambda: sched.stats()["replicas"][1]["state"] == "up")
+        again = [
+            sched.submit([i], n=4, max_new_tokens=9, sampling={"length": 9})
+            for i in range(6)
+        ]
+        for group in again:
+            check(group.result(WAIT_S), 9, 4)
+        assert {one.replica for group in again for one in group.samples} == {0, 1, 2}
+
+
+def test_poison_fails_after_three_replicas(cluster: Make) -> None:
+    with Scheduler(cluster(Engine, 4), slots=4) as sched:
+        bad = sched.submit([1], n=2, max_new_tokens=9, sampling={"raise": "no way"})
+        good = sched.submit([2], n=2, max_new_tokens=20, sampling={"length": 10})
+        with pytest.raises(GroupDropped, match="no way") as caught:
+            bad.result(WAIT_S)
+        assert caught.value.reason == "poison"
+        check(good.result(WAIT_S), 10, 2)
+        sched.submit([1], max_new_tokens=9, sampling={"raise": "never"})
+        with pytest.raises(GroupDropped, match="never"):
+            sched.get_batch(1, timeout=WAIT_S)

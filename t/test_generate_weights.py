@@ -1,0 +1,177 @@
+"""New weights while requests run: at a barrier or rolling; aborted, waited for, or kept."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import muster
+import pytest
+from generate_workers import Engine, PausableEngine, answer
+from muster.generate import Group, GroupDropped, Scheduler
+from test_generate import WAIT_S, check, until
+
+Make = Callable[..., Any]
+SLOW = {"length": 60, "pace": 0.01, "versions": True}
+
+
+def tokens(sched: Scheduler) -> int:
+    return sum(one["tokens"] for one in sched.stats()["replicas"])
+
+
+def begun(sched: Scheduler, count: int = 3, **sampling: Any) -> list[Group]:
+    before = tokens(sched)
+    groups = [
+        sched.submit([i], n=2, max_new_tokens=99, sampling={**SLOW, **sampling})
+        for i in range(count)
+    ]
+    until(lambda: tokens(sched) > before + 20)
+    return groups
+
+
+def check_versions(groups: list[Group], last: int) -> None:
+    """Tokens have the version that the engine itself had, and versions do not fall."""
+    found = set()
+    for group in groups:
+        check(group.result(WAIT_S), 60, 2)
+        for one in group.samples:
+            assert all(a <= b for a, b in pairwise(one.versions))
+            found.update(one.versions)
+    assert found == {0, last}
+
+
+@pytest.mark.parametrize("engine", [Engine, PausableEngine])
+@pytest.mark.parametrize("mode", ["abort", "keep"])
+def test_barrier(cluster: Make, mode: str, engine: type) -> None:
+    c = cluster(engine, 2)
+    with Scheduler(c, slots=8) as sched:
+        groups = begun(sched)
+        with sched.weights(version=7, mode=mode) as update:
+            assert update.replicas == [0, 1] and sched.version == 0
+            running = c.execute_all_sync("set_weights", 7)
+            assert (sum(running) > 0) == (mode == "keep")
+        assert sched.version == 7
+        check_versions(groups, 7)
+        attempts = {one.attempt for group in groups for one in group.samples}
+        assert attempts == ({2} if mode == "abort" else {1})
+
+
+def test_wait_lets_requests_end(cluster: Make) -> None:
+    c = cluster(Engine, 2)
+    with Scheduler(c, slots=2) as sched:
+        groups = begun(sched)
+        with sched.weights(version=1, mode="wait"):
+            assert c.execute_all_sync("set_weights", 1) == [0, 0]
+            queued = sched.stats()["queued"]
+        assert queued == 2  # what had no place has none before the update has ended
+        check_versions(groups, 1)
+        assert all(len(set(one.versions)) == 1 for g in groups for one in g.samples)
+        endless = begun(sched, 1, length=100_000)[0]
+        with sched.weights(version=2, mode="wait", drain=0.1):
+            assert c.execute_all_sync("set_weights", 2) == [0, 0]
+        endless.result(WAIT_S)
+        assert {1, 2} <= {v for one in endless.samples for v in one.versions}
+
+
+def test_rolling(cluster: Make) -> None:
+    c = cluster(Engine, 3)
+    with Scheduler(c, slots=8) as sched:
+        groups = begun(sched)
+        seen = []
+        for rank in sched.weights(version=3, rolling=True):
+            assert c[rank : rank + 1].execute_all_sync("set_weights", 3) == [0]
+            seen.append(rank)
+        assert seen == [0, 1, 2] and sched.version == 3
+        check_versions(groups, 3)
+        with pytest.raises(TypeError), sched.weights(version=4, rolling=True):
+            pass
+
+
+def test_an_update_that_fails(cluster: Make) -> None:
+    c = cluster(PausableEngine, 2)
+    with Scheduler(c, slots=8) as sched:
+        groups = begun(sched, length=30)
+        with pytest.raises(RuntimeError, match="lost"), sched.weights(version=1):
+            raise RuntimeError("the weights are lost")
+        assert sched.version == 0
+        for group in groups:
+            check(group.result(WAIT_S), 30, 2)
+        for rank in sched.weights(version=2, rolling=True):
+            assert rank == 0
+            break
+        assert sched.version == 0
+        with sched.weights(version=2):
+            with pytest.raises(muster.MusterError), sched.weights(version=3):
+                pass
+            c.execute_all_sync("set_weights", 2)
+        assert sched.version == 2
+        with pytest.raises(ValueError, match="not after 2"), sched.weights(version=2):
+            pass
+        after = sched.submit([9], max_new_tokens=9, sampling={"versions": True})
+        assert set(after.result(WAIT_S).samples[0].versions) == {2}
+
+
+def test_a_new_worker_waits_for_the_next_weights(cluster: Make) -> None:
+    c = cluster(Engine, 2)
+    with Scheduler(c) as sched:
+        with sched.weights(version=1):
+            c.execute_all_sync("set_weights", 1)
+        groups = begun(sched)
+        c.replace(1)
+        until(lambda: sched.stats()["replicas"][1]["state"] == "waits for weights")
+        for group in groups:
+            assert {
+                v for one in group.result(WAIT_S).samples for v in one.versions
+            } == {1}
+        with sched.weights(version=2) as update:
+            assert update.replicas == [0, 1]
+            c.execute_all_sync("set_weights", 2)
+        assert [one["state"] for one in sched.stats()["replicas"]] == ["up", "up"]
+        check_two = sched.submit([1], n=8, max_new_tokens=9).result(WAIT_S)
+        assert {one.replica for one in check_two.samples} == {0, 1}
+
+
+def test_a_replica_that_dies_in_the_update(cluster: Make) -> None:
+    c = cluster(Engine, 2)
+    with Scheduler(c) as sched:
+        groups = begun(sched)
+        with sched.weights(version=1):
+            c.replace(1)
+            c.execute_rank_zero_sync("set_weights", 1)
+        assert sched.version == 1
+        check_versions(groups, 1)
+        until(lambda: sched.stats()["replicas"][1]["state"] == "waits for weights")
+
+
+def test_pause_and_resume(cluster: Make) -> None:
+    c = cluster(PausableEngine, 2)
+    with Scheduler(c, slots=4) as sched:
+        groups = begun(sched)
+        for mode in ("abort", "keep"):
+            sched.pause(mode)
+            until_now = tokens(sched)
+            running = [one["running"] for one in c.execute_all_sync("seen")]
+            assert any(running) == (mode == "keep")
+            sched.submit([9], max_new_tokens=9)
+            assert sched.stats()["queued"] + sched.stats()["held"] > 0
+            assert tokens(sched) <= until_now + 6
+            sched.resume()
+        for group in groups:
+            check(group.result(WAIT_S), 60, 2)
+
+
+def test_staleness(cluster: Make) -> None:
+    c = cluster(Engine, 2)
+    with Scheduler(c, max_staleness=1, batch=2) as sched:
+        groups = [sched.submit([i], key=i, max_new_tokens=9) for i in range(8)]
+        until(lambda: sched.stats()["ready"] == 4)
+        assert sched.stats()["held"] == 4  # two of this version, two of the next
+        for version in (1, 2):
+            with sched.weights(version=version):
+                c.execute_all_sync("set_weights", version)
+        # the oldest are two versions behind: they are not handed out
+        assert {g.error.reason for g in groups[:4] if g.done() and g.error} == {"stale"}
+        fresh = sched.get_batch(4, timeout=WAIT_S)
+        assert {group.key for group in fresh} == {4, 5, 6, 7}
+        with pytest.raises(GroupDropped, match="stale"):
+            groups[0].result()
+        assert answer([4], 0, 9) in [group.samples[0].tokens for group in fresh]
