@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first test check format bench bench-generate fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -42,9 +42,11 @@ format: setup
 bench: all
 	@bench/run
 
-bench-generate: all
+bench-generate-program: all
 	@tools/build release -Dpython=true -Dpython.install_env=venv \
 		--prefix=$(CURDIR)/.venv -- bench/generate/bench-generate
+
+bench-generate: bench-generate-program
 	@.venv/bin/python bench/generate/report.py
 
 fuzz: setup
@@ -67,7 +69,7 @@ test-ray: all
 		RAY_PYTHON=$$ray OLDEST_RAY_PYTHON=$$oldest \
 		.venv/bin/python -m pytest t/against_ray
 
-test-verl: all
+test-verl: bench-generate-program
 	@tools/verl-run -m pytest t/against_verl t/with_torch t/test_http.py
 	@bench/run --smoke --only verl-fan-out --only verl-start
 

@@ -53,22 +53,8 @@ static uint32_t place_least(struct ms_scheduler *s, const struct ms_gen_request 
     return ms_place_fewest(s, 0);
 }
 
-/* verl: fewest in flight when it is sent, the first of equals; a session stays for ever. */
+/* verl: fewest in flight when it is sent, ties by lot; a session stays for ever. */
 static uint32_t place_verl(struct ms_scheduler *s, const struct ms_gen_request *q)
-{
-    uint32_t best = MS_NOWHERE;
-
-    if (is_open(s, q->replica))
-        return q->replica;
-    for (uint32_t i = 0; i < s->replica_count; i++)
-        if (is_open(s, i) && (best == MS_NOWHERE ||
-                              s->replicas[i].in_flight < s->replicas[best].in_flight))
-            best = i;
-    return best;
-}
-
-static uint32_t place_sticky_least(struct ms_scheduler *s,
-                                   const struct ms_gen_request *q)
 {
     return is_open(s, q->replica) ? q->replica : ms_place_fewest(s, 0);
 }
@@ -265,16 +251,19 @@ static uint32_t place_fits(struct ms_scheduler *s, const struct ms_gen_request *
 }
 
 static const struct ms_policy
-    round_robin = {"rr", NULL, place_round_robin, NULL, NULL, NULL},
-    least = {"least", NULL, place_least, NULL, NULL, NULL},
-    verl = {"verl", NULL, place_verl, NULL, NULL, NULL},
-    roll = {"roll", NULL, place_roll, NULL, NULL, NULL},
-    cache = {"cache_aware", NULL, place_cache_aware, NULL, NULL, NULL},
-    sticky = {"sticky", NULL, place_sticky_least, NULL, NULL, NULL},
-    seer = {"seer", rank_seer, place_seer, NULL, reserve_chunk, NULL},
-    tailsieve = {"tailsieve", NULL, place_tailsieve, NULL, NULL, NULL},
-    lpt = {"lpt", rank_oracle, place_fits, NULL, NULL, NULL},
-    tail = {"tail", rank_oracle, place_oracle, NULL, NULL, NULL};
+    round_robin = {.name = "rr", .place = place_round_robin},
+    least = {.name = "least", .place = place_least},
+    verl = {.name = "verl", .place = place_verl},
+    roll = {.name = "roll", .place = place_roll},
+    cache = {.name = "cache_aware", .place = place_cache_aware},
+    sticky = {.name = "sticky", .place = place_verl}, /* the same rule */
+    seer = {.name = "seer",
+            .rank = rank_seer,
+            .place = place_seer,
+            .reserve = reserve_chunk},
+    tailsieve = {.name = "tailsieve", .place = place_tailsieve},
+    lpt = {.name = "lpt", .rank = rank_oracle, .place = place_fits},
+    tail = {.name = "tail", .rank = rank_oracle, .place = place_oracle};
 
 const struct baseline baselines[] = {
     {"round robin", &round_robin, .engine_queue = true},

@@ -1,7 +1,9 @@
 /* main.c - run cases, policies and seeds; a line of tab-separated values for each
  *
- *   bench-generate [-s SEEDS] [-o FIRST] [-c CASE] [-p POLICY] [-d TRACE] [-f FAULT]
- *   bench-generate -S
+ *   bench-generate [-s SEEDS] [-o FIRST] [-c CASE] [-p POLICY] [-d TRACE] [-f FAULT] [-t]
+ *   bench-generate -S: the speed of the scheduler itself
+ *
+ * -t prints each sending and end instead (sim_trace).
  */
 #include "baselines.h"
 #include "cases.h"
@@ -48,6 +50,8 @@ static int run_one(const struct choice *ch,
     if (!lengths || sim_run(&set->c, &setup, &r) < 0)
         return -1;
     ms_lengths_destroy(lengths);
+    if (sim_trace)
+        return 0;
     printf("%s\t%s\t%s\t%d\t%.3f\t%.3f\t%.4f\t%.3f\t%.3f\t%lu\t%lu\t%lu\t%.3f\n",
            set->c.name,
            b->name,
@@ -93,7 +97,7 @@ int main(int argc, char **argv)
     struct choice ch = {.seeds = 20, .fault = "none", .trace = "trace.csv"};
     int option, rc = 0;
 
-    while ((option = getopt(argc, argv, "s:o:c:p:d:f:S")) != -1) {
+    while ((option = getopt(argc, argv, "s:o:c:p:d:f:St")) != -1) {
         switch (option) {
         case 's':
             sscanf(optarg, "%d", &ch.seeds);
@@ -112,6 +116,9 @@ int main(int argc, char **argv)
             break;
         case 'f':
             ch.fault = optarg ? optarg : "none";
+            break;
+        case 't':
+            sim_trace = stdout;
             break;
         case 'S':
             return speed_run() < 0;

@@ -14,6 +14,17 @@
 #define ACK  0.005 /* s until an abort is acknowledged */
 
 const struct sim_case *sim_now;
+FILE *sim_trace;
+
+static void trace(const struct sim *m, char what, uint32_t request, uint32_t replica)
+{
+    if (sim_trace)
+        fprintf(sim_trace,
+                "%c %u %u\n",
+                what,
+                m->c->turns ? request / m->c->turns : request,
+                replica);
+}
 
 static double unit(uint64_t *seed)
 {
@@ -79,6 +90,7 @@ static void send(struct sim *m, const struct ms_generate_decision *d)
         m->hung[i] = false;
     }
     m->out.sent++;
+    trace(m, '+', i, d->replica);
     memmove(e->waiting + 1, e->waiting, e->waiting_count * sizeof *e->waiting);
     e->waiting[0] = j;
     e->waiting_count++;
@@ -102,6 +114,7 @@ static void request_done(struct sim *m, uint32_t request, uint32_t replica)
 
     assert(!m->done[request]);
     m->done[request] = true;
+    trace(m, '-', request, replica);
     if (--m->left[group] == 0)
         group_done(m, group, replica);
 }
@@ -122,6 +135,9 @@ static void abort_one(struct sim *m, const struct ms_generate_decision *d)
         struct job j = engine_remove(m, e, i);
 
         ack.tokens = j.had;
+        if (m->c->turns) /* its cache stays warm */
+            e->cached[j.request / m->c->samples / m->c->turns] =
+                m->c->requests[j.request].prompt + j.had;
         if (j.had >= m->c->requests[j.request].length) { /* it was quicker */
             ack.what = MS_FINISHED;
             request_done(m, j.request, d->replica);
@@ -195,6 +211,8 @@ static void submit(struct sim *m, uint32_t group)
     m->began[group] = m->now;
     if (m->c->turns && group % m->c->turns > 0)
         e.replica = (uint32_t)m->ended[group - 1]; /* where the last turn was */
+    if (m->c->turns)
+        e.turn = (uint8_t)(group % m->c->turns);
     tell(m, &e);
 }
 
@@ -401,7 +419,7 @@ static void finish(struct sim *m)
     for (uint32_t g = 0; g < n; g++)
         m->out.mean += m->began[g] / n;
     m->out.p99 = m->began[(uint32_t)(0.99 * (n - 1))];
-    m->out.moved = ms_scheduler_stats(m->s).moved;
+    m->out.moved = ms_scheduler_stats(m->s).moved + ms_scheduler_stats(m->s).yielded;
     for (uint32_t i = 0; i < m->c->replicas; i++) {
         free(m->engines[i].active);
         free(m->engines[i].waiting);

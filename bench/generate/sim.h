@@ -14,6 +14,8 @@
 #include "generate/policy.h"
 #include "generate/scheduler.h"
 
+#include <stdio.h>
+
 struct sim_request {
     uint32_t length, prompt;
     double arrives; /* s */
@@ -59,6 +61,10 @@ struct sim_result {
 
 /* The case that runs, for policies that know more than they should (oracles). */
 extern const struct sim_case *sim_now;
+
+/* If set, one line for each request that is sent to an engine, and for each that ends:
+ * "+" or "-", the session (or the request's own number) and the replica. */
+extern FILE *sim_trace;
 
 int sim_run(const struct sim_case *c,
             const struct sim_setup *setup,

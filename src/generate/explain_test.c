@@ -140,7 +140,15 @@ static void test_warm_and_parked(void **state)
               .prompt = 10,
               .max_new = 100,
               .replica = 1);
+    EVENT(&r,
+          MS_SUBMIT,
+          .id = 3,
+          .samples = 1,
+          .prompt = 10,
+          .max_new = 100,
+          .replica = MS_NOWHERE);
     EVENT(&r, MS_TICK);
+    assert_int_equal(explained(&r, 3, 0).replica, 0);
     assert_int_equal(explained(&r, 1, 0).placed, MS_PLACED_WARM);
     assert_int_equal(explained(&r, 1, 0).replica, 1);
     assert_int_equal(explained(&r, 2, 0).state, MS_EXPLAIN_PARKED);

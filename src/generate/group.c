@@ -65,6 +65,7 @@ static uint32_t group_new(struct ms_scheduler *s, const struct ms_generate_event
         .oldest = UINT32_MAX,
         .deadline_at = MS_NONE,
         .hint = e->hint,
+        .turn = e->turn,
         .state = MS_GROUP_HELD,
         .deadline_ns = e->deadline_ns > 0 ? e->deadline_ns : MS_NEVER,
         .order = (int64_t)s->order++,

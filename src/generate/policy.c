@@ -2,14 +2,15 @@
 #include "generate/policy.h"
 
 #include "base/cleanup.h"
+#include "generate/choose.h"
 
 #include <string.h>
 
 #define RESUMED    (-1e9F) /* rank: what has tokens goes before all that has none */
 #define PROBE      (-1e8F) /* and a group of which nothing is known sends its first one */
-#define ICC_MIN    0.1 /* below, prompts say nothing of lengths: in order of arrival */
-#define RESERVE    0.2 /* of the expected tokens: cache that is kept free for them */
-#define MARGIN_MIN 2   /* requests that a warm replica may have more than another */
+#define RESERVE    0.2  /* of the expected tokens: cache that is kept free for them */
+#define TURN       1e6F /* rank of a turn more: more than any length */
+#define MARGIN_MIN 2    /* requests that a warm replica may have more than another */
 
 /* ---- order ------------------------------------------------------------------------- */
 
@@ -38,15 +39,44 @@ static float rank_longest(const struct ms_scheduler *s, const struct ms_gen_requ
     return (q->is_probe ? PROBE : 0) - left;
 }
 
+static uint8_t order_now(const struct ms_scheduler *s)
+{
+    if (ms_choice_holds(s))
+        return s->choice.order;
+    return ms_lengths_icc(s->lengths) < MS_ICC_MIN ? MS_ORDER_FIFO : MS_ORDER_LONGEST;
+}
+
+/* Sessions go breadth first: how many turns are to come is not known, but one that has had
+ * fewer has more of them, and they come one after the other. */
 static float rank_auto(const struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    return ms_lengths_icc(s->lengths) < ICC_MIN ? rank_resumed_first(s, q)
-                                                : rank_longest(s, q);
+    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    uint8_t order = order_now(s);
+    float turn = TURN * (float)g->turn;
+
+    if (q->replica != MS_NOWHERE && q->attempt == 0) /* another turn: as submitted */
+        return turn;
+    if (order == MS_ORDER_WORST)
+        return -(float)ms_choice_worst(s, q);
+    if (order == MS_ORDER_FIFO)
+        return rank_resumed_first(s, q) + turn;
+    return rank_longest(s, q) + turn;
 }
 
 static const char *order_auto(const struct ms_scheduler *s)
 {
-    return ms_lengths_icc(s->lengths) < ICC_MIN ? "fifo" : "longest";
+    static const char *const names[] = {[MS_ORDER_FIFO] = "fifo",
+                                        [MS_ORDER_LONGEST] = "longest",
+                                        [MS_ORDER_WORST] = "longest at worst"};
+
+    return names[order_now(s)];
+}
+
+/* All that waits fits: a plan of places. It does not: the best order. */
+static void begin_auto(struct ms_scheduler *s)
+{
+    ms_tail_place(s);
+    ms_choose(s);
 }
 
 /* ---- place ------------------------------------------------------------------------- */
@@ -111,16 +141,25 @@ static uint32_t place_warm(struct ms_scheduler *s,
     return fewest != MS_NOWHERE && is_better(s, q, fewest) ? fewest : q->replica;
 }
 
+/* Rather than wait for its turn on the warm one, behind those that are parked before it? */
+static uint32_t unpark(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    const struct ms_gen_replica *warm = &s->replicas[q->replica];
+    uint32_t to = ms_place_fewest(s, q->prompt);
+    double each_ns = (s->a_ns + s->b_ns * warm->in_flight) * remaining(s, q);
+
+    if (s->a_ns <= 0)
+        return MS_NOWHERE;
+    return each_ns * warm->parked / (warm->slots + 1.0) > s->o.prefill_ns * q->prompt
+               ? to
+               : MS_NOWHERE;
+}
+
 static uint32_t place_auto(struct ms_scheduler *s, const struct ms_gen_request *q)
 {
     uint64_t kv = (uint64_t)q->prompt + q->generated + reserve_share(s, q);
     uint32_t fewest;
 
-    if (s->stats.running + s->stats.aborting == 0) { /* a step begins */
-        ms_tail_place(s);
-        if (q->target != MS_NOWHERE)
-            return q->target;
-    }
     fewest = ms_place_fewest(s, kv);
     if (q->generated == 0 && q->replica < s->replica_count)
         return place_warm(s, q, kv, fewest);
@@ -139,7 +178,10 @@ const struct ms_policy ms_policy_auto = {.name = "auto",
                                          .rank = rank_auto,
                                          .place = place_auto,
                                          .rebalance = ms_tail_rebalance,
+                                         .begin = begin_auto,
+                                         .slice = ms_choice_slice,
                                          .reserve = reserve_share,
+                                         .unpark = unpark,
                                          .order = order_auto};
 
 const struct ms_policy *ms_policy_find(const char *name)

@@ -1,6 +1,6 @@
 /* policy.h - in which order requests go, where to, and which ones move
  *
- * A policy is three functions over the state. They read it; what they decide is carried
+ * A policy is a few functions over the state. They read it; what they decide is carried
  * out by the scheduler, which keeps the life cycle's rules whatever a policy says.
  *
  * How to write one: `rank` is asked when a request is queued and again when its group
@@ -23,8 +23,14 @@ struct ms_policy {
     float (*rank)(const struct ms_scheduler *s, const struct ms_gen_request *q);
     uint32_t (*place)(struct ms_scheduler *s, const struct ms_gen_request *q);
     void (*rebalance)(struct ms_scheduler *s);
+    /* a step begins: nothing runs, and what is queued is all there is */
+    void (*begin)(struct ms_scheduler *s);
+    /* at a tick while some wait: which running ones make way (ms_scheduler_yield) */
+    void (*slice)(struct ms_scheduler *s);
     /* tokens of cache that a request is counted with beside those that it has */
     uint32_t (*reserve)(const struct ms_scheduler *s, const struct ms_gen_request *q);
+    /* a parked one while nothing is queued: a replica with room, or MS_NOWHERE */
+    uint32_t (*unpark)(struct ms_scheduler *s, const struct ms_gen_request *q);
     const char *(*order)(const struct ms_scheduler *s); /* the order that applies now */
 };
 
@@ -37,6 +43,9 @@ const struct ms_policy *ms_policy_find(const char *name);
 
 /* Of rebalance: abort it, and let it resume there. */
 void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replica);
+
+/* Of slice: abort it, and let it wait again, with its tokens. */
+void ms_scheduler_yield(struct ms_scheduler *s, uint32_t request);
 
 /* Guess the lengths of all open groups anew, by what has been heard of them since. */
 void ms_groups_guess(struct ms_scheduler *s);

@@ -121,6 +121,15 @@ void ms_queue_moved(struct ms_scheduler *s, uint32_t request)
     down(s, &s->queue, request_place, s->requests[request].queue_at);
 }
 
+void ms_queue_sort(struct ms_scheduler *s)
+{
+    for (size_t i = 0; i < s->queue.count; i++)
+        s->queue.at[i] = request_key(s, s->queue.at[i].index);
+    for (size_t i = s->queue.count / CHILDREN + 1; i-- > 0;)
+        if (i < s->queue.count)
+            down(s, &s->queue, request_place, i);
+}
+
 uint64_t ms_queue_ahead(const struct ms_scheduler *s, uint32_t request)
 {
     struct ms_gen_key own = request_key(s, request);

@@ -116,7 +116,7 @@ void ms_replica_abort_all(struct ms_scheduler *s, uint32_t replica, uint8_t why)
 void ms_replica_unpark_all(struct ms_scheduler *s, uint32_t replica)
 {
     while (s->replicas[replica].parked_first != MS_NONE)
-        ms_request_unpark(s, s->replicas[replica].parked_first, false);
+        ms_request_unpark(s, s->replicas[replica].parked_first);
 }
 
 int ms_replica_drain(struct ms_scheduler *s, const struct ms_generate_event *e)
@@ -239,13 +239,12 @@ static void listen_to_requests(struct ms_scheduler *s, uint32_t replica)
 /* What has waited too long for its prefix goes where there is room. */
 static void unpark_old(struct ms_scheduler *s)
 {
-    for (uint32_t i = 0; s->parked > 0 && i < s->replica_count; i++) {
-        const struct ms_gen_replica *r = &s->replicas[i];
-
-        while (r->parked_first != MS_NONE &&
-               s->now_ns - s->requests[r->parked_first].since_ns >= PARK_NS)
-            ms_request_unpark(s, r->parked_first, false);
-    }
+    for (uint32_t k = 0; s->parked > 0 && k < s->replica_count; k++)
+        for (uint32_t i = s->replicas[k].parked_first, next; i != MS_NONE; i = next) {
+            next = s->requests[i].after;
+            if (s->now_ns - s->requests[i].since_ns >= PARK_NS)
+                ms_request_unpark(s, i);
+        }
 }
 
 void ms_replicas_listen(struct ms_scheduler *s)
@@ -273,8 +272,8 @@ int64_t ms_replicas_wake_ns(const struct ms_scheduler *s)
         const struct ms_gen_replica *r = &s->replicas[i];
         int64_t at_ns;
 
-        if (r->parked_first != MS_NONE) {
-            at_ns = s->requests[r->parked_first].since_ns + PARK_NS;
+        for (uint32_t k = r->parked_first; k != MS_NONE; k = s->requests[k].after) {
+            at_ns = s->requests[k].since_ns + PARK_NS;
             wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
         }
         if (s->o.silence_ns <= 0 || s->paused)

@@ -4,8 +4,7 @@
 
 #include <assert.h>
 
-#define UNPARKED      (-2e9F) /* its rank: before all others */
-#define FAILED_ON_MAX 2       /* replicas remembered; the next one makes three */
+#define FAILED_ON_MAX 2 /* replicas remembered; the next one makes three */
 #define COUNTED_MAX   15
 
 uint64_t ms_request_id(const struct ms_scheduler *s, uint32_t i)
@@ -61,6 +60,11 @@ static void rank(struct ms_scheduler *s, struct ms_gen_request *q)
         q->rank += (float)(s->o.ageing * (double)q->since_ns / 1e9);
 }
 
+void ms_request_order(struct ms_scheduler *s, uint32_t i)
+{
+    rank(s, &s->requests[i]);
+}
+
 void ms_request_rank(struct ms_scheduler *s, uint32_t i)
 {
     rank(s, &s->requests[i]);
@@ -85,13 +89,16 @@ void ms_request_park(struct ms_scheduler *s, uint32_t i)
     struct ms_gen_request *q = &s->requests[i];
     struct ms_gen_replica *r = &s->replicas[q->replica];
 
+    uint32_t before = r->parked_last;
+
     ms_queue_remove(s, i);
     q->state = MS_REQUEST_PARKED;
-    q->before = r->parked_last;
-    q->after = MS_NONE;
-    *(r->parked_last == MS_NONE ? &r->parked_first
-                                : &s->requests[r->parked_last].after) = i;
-    r->parked_last = i;
+    while (before != MS_NONE && s->requests[before].rank > q->rank)
+        before = s->requests[before].before;
+    q->before = before;
+    q->after = before == MS_NONE ? r->parked_first : s->requests[before].after;
+    *(before == MS_NONE ? &r->parked_first : &s->requests[before].after) = i;
+    *(q->after == MS_NONE ? &r->parked_last : &s->requests[q->after].before) = i;
     r->parked++;
     s->parked++;
 }
@@ -110,19 +117,14 @@ static void unlink_parked(struct ms_scheduler *s, uint32_t i)
     s->parked--;
 }
 
-void ms_request_unpark(struct ms_scheduler *s, uint32_t i, bool there)
+void ms_request_unpark(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
 
     unlink_parked(s, i);
     q->state = MS_REQUEST_QUEUED;
-    if (there) {
-        q->target = q->replica;
-        q->rank = UNPARKED;
-    } else {
-        q->replica = MS_NOWHERE; /* it has waited enough */
-        rank(s, q);
-    }
+    q->replica = MS_NOWHERE; /* it has waited enough */
+    rank(s, q);
     ms_queue_add(s, i);
 }
 
@@ -176,7 +178,10 @@ void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
     struct ms_gen_replica *r = &s->replicas[replica];
     struct ms_generate_decision *d = ms_decide(s, MS_SEND);
 
-    ms_queue_remove(s, i);
+    if (q->state == MS_REQUEST_PARKED)
+        unlink_parked(s, i);
+    else
+        ms_queue_remove(s, i);
     s->stats.queued--;
     if (r->in_flight++ == 0)
         r->heard_ns = s->now_ns;
@@ -247,8 +252,6 @@ void ms_request_leave(struct ms_scheduler *s, uint32_t i)
         s->stats.running--;
     if (--r->in_flight == 0)
         ms_replica_idle(s, q->replica);
-    if (r->state == MS_REPLICA_OPEN && r->parked > 0)
-        ms_request_unpark(s, r->parked_first, true);
 }
 
 void ms_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends)

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 
 #define PROBE_NS        (10 * MS_NS_PER_S)
 #define POISON_REPLICAS 3
@@ -125,12 +126,69 @@ static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
     return to < MS_PARK && ms_request_failed_on(q, to) ? elsewhere(s, q, to) : to;
 }
 
+/* The first of those that wait for a replica with room, if it goes before the queue. */
+static uint32_t parked_next(const struct ms_scheduler *s)
+{
+    float rank = s->queue.count > 0 ? s->requests[s->queue.at[0].index].rank : INFINITY;
+    uint32_t best = MS_NONE;
+
+    for (size_t k = 0; s->parked > 0 && k < s->replica_count; k++) {
+        const struct ms_gen_replica *r = &s->replicas[k];
+        uint32_t i = r->parked_first;
+
+        if (i == MS_NONE || s->requests[i].rank > rank ||
+            !ms_replica_has_room(r, s->requests[i].prompt))
+            continue;
+        rank = s->requests[i].rank;
+        best = i;
+    }
+    return best;
+}
+
+/* Nothing else waits: what is parked goes where there is room, if that is sooner. */
+static void unpark_idle(struct ms_scheduler *s)
+{
+    uint32_t to;
+
+    for (size_t k = 0; s->parked > 0 && k < s->replica_count; k++)
+        while (s->replicas[k].parked > 0) {
+            uint32_t i = s->replicas[k].parked_last;
+
+            to = s->o.policy->unpark ? s->o.policy->unpark(s, &s->requests[i])
+                                     : MS_NOWHERE;
+            if (to == MS_NOWHERE)
+                break;
+            ms_request_send(s, i, to);
+        }
+}
+
+/* What the policy says of a step that begins may change the order of all. */
+static void begin(struct ms_scheduler *s)
+{
+    s->o.policy->begin(s);
+    for (size_t i = 0; i < s->queue.count; i++)
+        ms_request_order(s, s->queue.at[i].index);
+    ms_queue_sort(s);
+}
+
 static void pump(struct ms_scheduler *s)
 {
-    while (s->queue.count > 0 && !s->paused) {
-        uint32_t i = s->queue.at[0].index;
-        uint32_t to = place(s, &s->requests[i]);
+    if (s->paused)
+        return;
+    if (s->o.policy->begin && s->queue.count > 0 && s->parked == 0 &&
+        s->stats.running + s->stats.aborting == 0)
+        begin(s);
+    for (;;) {
+        uint32_t i = parked_next(s), to;
 
+        if (i != MS_NONE) {
+            ms_request_send(s, i, s->requests[i].replica);
+            continue;
+        }
+        if (s->queue.count == 0)
+            break;
+        i = s->queue.at[0].index;
+        to = place(s, &s->requests[i]);
         if (to == MS_NOWHERE)
             return;
         if (to == MS_PARK)
@@ -138,6 +196,7 @@ static void pump(struct ms_scheduler *s)
         else
             ms_request_send(s, i, to);
     }
+    unpark_idle(s);
 }
 
 void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replica)
@@ -149,6 +208,12 @@ void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replic
     q->target = replica;
     s->stats.moved++;
     ms_request_abort(s, request, MS_WHY_MOVED, false);
+}
+
+void ms_scheduler_yield(struct ms_scheduler *s, uint32_t request)
+{
+    s->stats.yielded++;
+    ms_request_abort(s, request, MS_WHY_YIELDED, false);
 }
 
 /* ---- events ------------------------------------------------------------------------ */
@@ -207,6 +272,9 @@ static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
         s->last_guess_ns = s->now_ns;
         ms_groups_rank(s);
     }
+    if (s->o.rebalance_ns > 0 && s->o.policy->slice && s->queue.count > 0 &&
+        s->stats.aborting == 0 && !s->weights)
+        s->o.policy->slice(s);
     audit(s);
     return 0;
 }

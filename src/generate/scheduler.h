@@ -46,7 +46,7 @@
 enum ms_generate_what {
     MS_SUBMIT = 1,   /* id: the group's, not 0; key, samples, surplus, prompt, max_new,
                            deadline_ns; hint: expected tokens, or 0; replica: where its
-                           prefix is warm, or MS_NOWHERE */
+                           prefix is warm, or MS_NOWHERE; turn: of its session, from 0 */
     MS_CANCEL_GROUP, /* id: the group's */
     MS_CANCEL,       /* id: one request's: its group then wants one less */
     MS_CANCEL_ALL,
@@ -89,7 +89,7 @@ struct ms_generate_event {
     uint64_t id, key;
     uint32_t samples, surplus, prompt, max_new;
     uint32_t tokens, version, hint;
-    uint8_t mode, rolling, keep, unused;
+    uint8_t mode, rolling, keep, turn;
     int64_t deadline_ns, step_ns;
 };
 
@@ -123,9 +123,10 @@ enum ms_generate_why {
     MS_WHY_POISON,
     MS_WHY_STALE,
     MS_WHY_FILTERED,
-    MS_WHY_FAILED, /* explain.h only, from here on: its attempt failed */
-    MS_WHY_LOST,   /* its replica went */
-    MS_WHY_CHUNK,  /* the attempt ended at its max_tokens */
+    MS_WHY_FAILED,  /* explain.h only, from here on: its attempt failed */
+    MS_WHY_LOST,    /* its replica went */
+    MS_WHY_CHUNK,   /* the attempt ended at its max_tokens */
+    MS_WHY_YIELDED, /* of MS_ABORT: it makes way for one that could take longer */
 };
 
 struct ms_generate_decision {
@@ -177,6 +178,7 @@ int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s);
 struct ms_scheduler_stats {
     uint64_t live, queued, running, aborting; /* requests; live is their sum */
     uint64_t sent, resumed, moved, late;  /* sends, of them resumed; reports ignored */
+    uint64_t yielded;                     /* requests that made way for others */
     uint64_t groups, held, ready, leased; /* groups; held: not admitted yet */
     uint64_t delivered, dropped, failed;
     uint64_t tokens;         /* of delivered groups */

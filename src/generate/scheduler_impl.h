@@ -8,6 +8,7 @@
  *   replica.c    replicas: up, down, silent, drained
  *   weights.c    new weights, as a barrier or one replica after the other
  *   report.c     what engines report
+ *   policy.c     order and place; choose.c, tail.c: what they are chosen by
  *   explain.c    why a request is where it is
  */
 #ifndef MS_GENERATE_SCHEDULER_IMPL_H
@@ -21,6 +22,7 @@
 void ms_queue_add(struct ms_scheduler *s, uint32_t request);
 void ms_queue_remove(struct ms_scheduler *s, uint32_t request);
 void ms_queue_moved(struct ms_scheduler *s, uint32_t request); /* its rank changed */
+void ms_queue_sort(struct ms_scheduler *s); /* all ranks may have changed */
 uint64_t ms_queue_ahead(const struct ms_scheduler *s, uint32_t request);
 void ms_deadlines_add(struct ms_scheduler *s, uint32_t group);
 void ms_deadlines_remove(struct ms_scheduler *s, uint32_t group);
@@ -42,12 +44,12 @@ uint64_t ms_request_id(const struct ms_scheduler *s, uint32_t i);
 uint32_t ms_request_find(const struct ms_scheduler *s, uint64_t id); /* or MS_NONE */
 void ms_request_queue(struct ms_scheduler *s, uint32_t i);
 void ms_request_rank(struct ms_scheduler *s, uint32_t i);
+void ms_request_order(struct ms_scheduler *s, uint32_t i); /* ms_queue_sort follows */
 void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica);
 void ms_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends);
-/* It waits for q->replica; and back to the queue: the next to be sent there (`there`),
- * or anywhere by its rank. */
+/* It waits for q->replica, by its rank; and back to the queue, to go anywhere. */
 void ms_request_park(struct ms_scheduler *s, uint32_t i);
-void ms_request_unpark(struct ms_scheduler *s, uint32_t i, bool there);
+void ms_request_unpark(struct ms_scheduler *s, uint32_t i);
 void ms_request_heard(struct ms_scheduler *s, uint32_t i);
 void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens);
 /* Off its replica. */

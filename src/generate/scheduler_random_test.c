@@ -177,6 +177,7 @@ static void submit(struct world *w)
                  .prompt = 10 + roll(w, 50),
                  .max_new = 1 + roll(w, 100),
                  .replica = roll(w, 3) ? MS_NOWHERE : roll(w, REPLICAS),
+                 .turn = (uint8_t)roll(w, 3),
                  .deadline_ns =
                      roll(w, 4) ? 0 : w->now_ns + roll(w, 100) * 1000000000LL}),
         0);

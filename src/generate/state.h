@@ -64,6 +64,7 @@ struct ms_gen_group {
     uint32_t oldest, deadline_at;
     uint32_t hint;
     uint8_t state, counted; /* counted: it has a place by `staleness` */
+    uint8_t turn;           /* of its session */
     struct ms_length_sums sums;
     struct ms_length_guess guess;
     float expected; /* tokens of a sample that has none yet, by the guess */
@@ -105,6 +106,24 @@ struct ms_gen_heap { /* of requests by rank, or groups by deadline */
 
 enum { MS_BIAS_BINS = 64 };
 
+enum ms_order {
+    MS_ORDER_UNKNOWN, /* nothing has been chosen: by the measured correlation */
+    MS_ORDER_FIFO,
+    MS_ORDER_LONGEST, /* expected */
+    MS_ORDER_WORST,   /* the longest at worst, in slices */
+};
+
+/* Below, prompts say nothing of lengths: in order of arrival. */
+#define MS_ICC_MIN 0.1
+
+/* How `auto` goes about this step (choose.h). */
+struct ms_choice {
+    uint8_t order;
+    double slice;       /* tokens; 0: not sliced */
+    int64_t began_ns;   /* when it was made */
+    double expected_ns; /* of the whole step, by the simulation */
+};
+
 struct ms_scheduler {
     struct ms_scheduler_options o;
     struct ms_lengths *lengths;
@@ -136,8 +155,9 @@ struct ms_scheduler {
     uint32_t pull_wanted;
     double a_ns, b_ns; /* one step takes a + b * batch; 0: not known */
     double fit[5];     /* decayed sums over batch x and step y: 1, x, y, xx, xy */
-    uint64_t plans;    /* that were tried; each has draws of its own */
-    char *scratch;     /* of the plan */
+    struct ms_choice choice;
+    uint64_t plans; /* that were tried; each has draws of its own */
+    char *scratch;  /* of the plan */
     size_t scratch_room;
     uint64_t bins_all[MS_BIAS_BINS], bins_out[MS_BIAS_BINS];
     struct ms_scheduler_stats stats;

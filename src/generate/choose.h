@@ -1,0 +1,29 @@
+/* choose.h - which order the next step goes in, by simulating it
+ *
+ * When a step begins and more waits than there are places, `auto` can go in several ways:
+ * as submitted, the longest expected first, or in slices, where running requests make way
+ * for those that could take longer still. Which one is best depends on how much is known
+ * of lengths, on how steps grow with the batch and on what a prefix costs to compute. So
+ * each is simulated on draws of what lengths could be, and the one with the least mean
+ * makespan is taken. The simulation is deterministic: its draws come from the seed.
+ */
+#ifndef MS_GENERATE_CHOOSE_H
+#define MS_GENERATE_CHOOSE_H
+
+#include "generate/state.h"
+
+/* Simulate the candidates for what is queued now and set `s->choice`. Does nothing while
+ * it is not known how long steps take, or where nothing would wait. */
+void ms_choose(struct ms_scheduler *s);
+
+/* It was made for this step: not long after the step should have ended. */
+bool ms_choice_holds(const struct ms_scheduler *s);
+
+/* Tokens that a request may still need at worst: by it slices are ordered. */
+double ms_choice_worst(const struct ms_scheduler *s, const struct ms_gen_request *q);
+
+/* At a tick: running requests make way for waiting ones that could need more, by more
+ * than the choice's slice. */
+void ms_choice_slice(struct ms_scheduler *s);
+
+#endif
