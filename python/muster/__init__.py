@@ -28,6 +28,7 @@ from muster.future import Future, get, wait
 from muster.groups import *
 from muster.rendezvous import Rendezvous, World
 from muster.resources import ResourceManager, ResourcePool
+from muster.shards import Shard, Shards
 from muster.stream import Stream
 from muster.view import View
 
@@ -66,6 +67,8 @@ __all__ = [
     "ResourcePool",
     "ResourceManager",
     "Reservation",
+    "Shard",
+    "Shards",
     "Stream",
     "View",
     "WorkerConfig",

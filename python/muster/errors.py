@@ -31,6 +31,7 @@ __all__ = [
     "RemoteError",
     "RendezvousClosed",
     "SerializationError",
+    "ShardsFailed",
     "StoreFull",
     "WorkerDied",
     "WorkerUnreachable",
@@ -79,6 +80,17 @@ class ObjectLost(MusterError):
 
 class RendezvousClosed(MusterError):
     """A member has closed the rendezvous: nobody joins it any more."""
+
+
+class ShardsFailed(MusterError):
+    """All shards of a data set were taken, and some have failed too often. `shards` tells of
+    each (the first sixteen): epoch, start, end, failures, deaths, reason."""
+
+    def __init__(
+        self, message: str, shards: list[dict[str, Any]] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.shards = shards or []
 
 
 class WorkerUnreachable(MusterError):

@@ -18,6 +18,7 @@
 #include "head/ops/op.h"
 #include "head/place/place.h"
 #include "head/rendezvous/rendezvous.h"
+#include "head/shards/shards.h"
 #include "head/rest/rest.h"
 #include "head/state/persist.h"
 #include "head/stop.h"
@@ -78,6 +79,7 @@ static void head_destroy(struct ms_head *h)
         ms_handshakes_finish(h);
         ms_uplink_destroy(h->uplink);
         ms_head_rendezvous_finish(h);
+        ms_head_shards_finish(h);
         ms_persist_close(h);
         ms_timer_finish(&h->stopping.timer);
         ms_watch_finish(&h->marker);
@@ -200,6 +202,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o, struct ms_error 
     ms_list_init(&h->kv.waiting);
     ms_list_init(&h->barriers);
     ms_list_init(&h->rendezvous);
+    ms_list_init(&h->shards);
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
     ms_list_init(&h->handshakes);

@@ -10,6 +10,7 @@
  *   place/     the resource manager: placement groups, places of clusters
  *   kv/        the key-value store, barriers
  *   rendezvous/ processes that meet and get ranks
+ *   shards/    queues of ranges of data sets
  *   fleet/     nodes that an orchestrator lends
  *   state/     what a daemon keeps on disk, and what it learns again after a crash
  *   daemon/    a head that others dial: its socket, and who says hello there
@@ -105,6 +106,7 @@ struct ms_head {
     struct ms_head_kv kv;
     struct ms_list barriers;
     struct ms_list rendezvous; /* rendezvous/ */
+    struct ms_list shards;     /* shards/ */
     struct ms_fleet *fleet;    /* NULL: nobody lends us nodes */
     struct ms_rest *rest;      /* NULL: no HTTP */
 

@@ -15,6 +15,7 @@
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/rendezvous/rendezvous.h"
+#include "head/shards/shards.h"
 #include "head/status.h"
 #include "head/stop.h"
 
@@ -290,6 +291,7 @@ static void worker_gone(struct ms_head *h, const struct ms_slot *slot)
     ms_head_kv_worker_gone(h, slot->now.uid);
     ms_head_barriers_lose(h, slot);
     ms_head_rendezvous_lose(h, slot->now.uid);
+    ms_head_shards_lose(h, slot->now.uid);
 }
 
 /* Nobody waits for it any more; else it is forgotten with the nodes' answers. */

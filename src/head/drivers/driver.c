@@ -11,6 +11,7 @@
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/rendezvous/rendezvous.h"
+#include "head/shards/shards.h"
 #include "head/stop.h"
 
 #include <errno.h>
@@ -192,6 +193,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns, const char *why)
     ms_place_driver_gone(h, d->id);
     ms_head_kv_driver_gone(h, d->id);
     ms_head_rendezvous_lose(h, d->id);
+    ms_head_shards_driver_gone(h, d->id);
     ms_fleet_driver_gone(h, d->id);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !ms_cluster_outlives_driver(c))

@@ -94,6 +94,13 @@ static const struct ms_verb verbs[] = {
     {CHANGE(LEAVE_RENDEZVOUS, RENDEZVOUS, OWNERS, ms_head_rendezvous_leave_run)},
     {CHANGE(CLOSE_RENDEZVOUS, RENDEZVOUS, OWNERS | TOOL, ms_head_rendezvous_close_run)},
 
+    /* data shards */
+    {CHANGE(OPEN_SHARDS, SHARDS, OWNERS, ms_head_shards_open_run)},
+    {CHANGE(TAKE_SHARDS, SHARDS_TAKEN, OWNERS, ms_head_shards_take_run)},
+    {CHANGE(END_SHARD, SHARDS, OWNERS, ms_head_shards_end_run)},
+    {QUESTION(SHARDS, SHARDS, OWNERS | TOOL, ms_head_shards_ask_run)},
+    {CHANGE(CHANGE_SHARDS, SHARDS, OWNERS | TOOL, ms_head_shards_change_run)},
+
     /* nodes that an orchestrator lends */
     {CHANGE(RESERVE, RESERVATION, OWNERS, ms_fleet_reserve_run)},
     {CHANGE(RELEASE_PIECES, DONE, OWNERS, ms_fleet_release_run)},

@@ -9,6 +9,7 @@
 #include "head/ops/request.h"
 #include "head/place/place.h"
 #include "head/rendezvous/rendezvous.h"
+#include "head/shards/shards.h"
 #include "head/state/persist.h"
 
 #include <errno.h>
@@ -122,4 +123,5 @@ void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
                 ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_head_barriers_leave(h, d);
     ms_head_rendezvous_leave(h, d);
+    ms_head_shards_leave(h, d);
 }

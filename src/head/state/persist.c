@@ -13,6 +13,7 @@
 #include "head/place/kept_groups.h"
 #include "head/place/place.h"
 #include "head/rendezvous/rendezvous.h"
+#include "head/shards/shards.h"
 #include "head/state/journal.h"
 
 #include <errno.h>
@@ -414,6 +415,7 @@ static void on_grace(void *arg)
     if (has_changed)
         ms_head_kv_changed(h);
     ms_head_rendezvous_recover(h);
+    ms_head_shards_recover(h);
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         if (k->is_open)
             ms_persist_forget_group(h, k->message->status->id);
@@ -465,6 +467,7 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
         [SPACE_CLUSTER] = take_cluster,
         [SPACE_NODE] = take_node,
         [MS_PERSIST_RENDEZVOUS] = ms_head_rendezvous_take,
+        [MS_PERSIST_SHARDS] = ms_head_shards_take,
     };
 
     if (space < MS_COUNT(take) && take[space])
@@ -493,6 +496,7 @@ static void on_rewrite(void *arg, struct ms_journal *d)
     ms_list_each (e, &h->persist.nodes, struct expected, link)
         put_node(d, e->name);
     ms_head_rendezvous_put_all(h, d);
+    ms_head_shards_put_all(h, d);
 }
 
 int ms_persist_open(struct ms_head *h, struct ms_error *err)

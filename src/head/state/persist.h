@@ -22,7 +22,8 @@ struct ms_cluster;
 struct ms_journal;
 struct ms_head;
 
-enum { MS_PERSIST_RENDEZVOUS = 6 }; /* a space of the journal that is rendezvous/'s */
+/* Spaces of the journal that are of rendezvous/ and shards/. */
+enum { MS_PERSIST_RENDEZVOUS = 6, MS_PERSIST_SHARDS = 7 };
 
 /* Spaces of the journal that are of jobs/: what was submitted, by name; events of cores, by
  * "name/number"; snapshots of cores, by name; lines of the explanation, by "name/number";
