@@ -186,9 +186,10 @@ extern const struct ms_cli_variable ms_cli_environment[];
 const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos);
 
 /* What list and get take, in words. */
-#define MS_CLI_KINDS "nodes, clusters, workers, drivers, groups, objects, sessions"
+#define MS_CLI_KINDS                                                                   \
+    "nodes, clusters, workers, drivers, groups, jobs, objects, sessions"
 #define MS_CLI_THINGS                                                                  \
-    "node/NAME, cluster/NAME, worker/CLUSTER/RANK, driver/ID or group/NAME"
+    "node/NAME, cluster/NAME, worker/CLUSTER/RANK, driver/ID, group/NAME or job/NAME"
 
 /* The commands, one file each. */
 enum ms_exit ms_cmd_status(const struct ms_cli *cli);
@@ -212,5 +213,14 @@ enum ms_exit ms_cmd_run(const struct ms_cli *cli);
 enum ms_exit ms_cmd_bridge(const struct ms_cli *cli);
 enum ms_exit ms_cmd_hold(const struct ms_cli *cli);
 enum ms_exit ms_cmd_check(const struct ms_cli *cli);
+enum ms_exit ms_cmd_submit(const struct ms_cli *cli);
+enum ms_exit ms_cmd_wait(const struct ms_cli *cli);
+enum ms_exit ms_cmd_events(const struct ms_cli *cli);
+enum ms_exit ms_cmd_suspend(const struct ms_cli *cli);
+enum ms_exit ms_cmd_resume(const struct ms_cli *cli);
+enum ms_exit ms_cmd_scale(const struct ms_cli *cli);
+enum ms_exit ms_cmd_restart(const struct ms_cli *cli);
+enum ms_exit ms_cmd_delete(const struct ms_cli *cli);
+enum ms_exit ms_cmd_keep(const struct ms_cli *cli);
 
 #endif

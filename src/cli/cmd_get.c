@@ -1,6 +1,7 @@
 /* cmd_get.c - `muster get KIND/NAME`: everything that is known of one thing */
 #include "base/cleanup.h"
 #include "base/nearest.h"
+#include "cli/jobs/jobs.h"
 #include "cli/selector.h"
 #include "cli/target.h"
 #include "cli/view.h"
@@ -206,6 +207,8 @@ enum ms_exit ms_cmd_get(const struct ms_cli *cli)
     MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
     enum ms_exit code;
 
+    if (strncmp(what, "job/", 4) == 0 && what[4])
+        return ms_jobs_get(cli, what + 4);
     if (kind == MS_VIEW_KINDS)
         return ms_out_fail(cli, MS_EXIT_USAGE, "say what: " MS_CLI_THINGS);
     code = ms_target_look(&t, cli, true, &status);

@@ -6,6 +6,7 @@
 #include "io/proc.h"
 #include "io/session/secret.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,7 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     const char *const listen[] = {cli->values[MS_OPT_LISTEN], NULL};
     const char *secret_file = cli->values[MS_OPT_SECRET_FILE];
     const char *tls = cli->values[MS_OPT_TLS];
+    char muster[PATH_MAX] = "";
     struct ms_head_serve_options o = {
         .name = cli->values[MS_OPT_NAME],
         .secret_file = secret_file ? secret_file : getenv(MS_SECRET_FILE_ENV),
@@ -93,6 +95,7 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
         .link_grace_ns = ms_cli_number(cli, MS_OPT_LINK_GRACE, 0) * MS_NS_PER_S,
         .head_grace_ns = ms_cli_number(cli, MS_OPT_HEAD_GRACE, 0) * MS_NS_PER_S,
         .on_stop_asked = on_stop_asked,
+        .agent_path = muster,
     };
     bool json = ms_cli_has(cli, MS_OPT_JSON);
     struct ms_head_events events;
@@ -103,6 +106,8 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     sigset_t awaited;
     int end;
 
+    if (readlink("/proc/self/exe", muster, sizeof muster - 1) < 0)
+        return ms_out_fail(cli, MS_EXIT_FAILED, "cannot find this program");
     if (ms_tls_mode_parse(tls ? tls : "auto", &o.tls, &err) < 0 ||
         ms_args_store(cli, &store, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);

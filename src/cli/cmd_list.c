@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/nearest.h"
+#include "cli/jobs/jobs.h"
 #include "cli/target.h"
 #include "cli/view.h"
 #include "head/rest/view.h"
@@ -205,6 +206,9 @@ enum ms_exit ms_cmd_list(const struct ms_cli *cli)
         return list_sessions(cli);
     if (strcmp(word, "objects") == 0)
         return list_objects(cli);
+    if (strcmp(word, "jobs") == 0)
+        return ms_jobs_list(cli);
+    ms_nearest_consider(&near, "jobs");
     ms_nearest_consider(&near, "sessions");
     ms_nearest_consider(&near, "objects");
     for (size_t i = 0; i < MS_VIEW_KINDS; i++) {

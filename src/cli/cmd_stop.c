@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/nearest.h"
+#include "cli/jobs/jobs.h"
 #include "cli/target.h"
 #include "cli/view.h"
 #include "io/spawn.h"
@@ -36,8 +37,8 @@ static enum ms_exit parse(struct stop *j)
     else if (count || !all)
         return ms_out_fail(j->cli,
                            MS_EXIT_USAGE,
-                           "say what to end: cluster NAME, --all (clusters), or "
-                           "session");
+                           "say what to end: cluster NAME, job NAME, --all "
+                           "(clusters), or session");
     if (all && count)
         return ms_out_fail(j->cli, MS_EXIT_USAGE, "--all or '%s', not both", words[0]);
     return MS_EXIT_OK;
@@ -186,7 +187,11 @@ static enum ms_exit end(struct stop *j)
 enum ms_exit ms_cmd_stop(const struct ms_cli *cli)
 {
     struct stop j = {.cli = cli};
-    enum ms_exit code = parse(&j);
+    enum ms_exit code;
+
+    if (cli->operand_count == 2 && strcmp(cli->operands[0], "job") == 0)
+        return ms_jobs_stop(cli, cli->operands[1]);
+    code = parse(&j);
 
     if (!code)
         code = ms_target_init(&j.target, cli);

@@ -57,7 +57,8 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands = "KIND",
         .operands_max = 1,
         .words = MS_WORDS_KINDS,
-        .summary = "all nodes, clusters, workers, drivers, groups, objects or sessions",
+        .summary =
+            "all nodes, clusters, workers, drivers, groups, jobs, objects or sessions",
         .text = "KIND is one of " MS_CLI_KINDS ".\nWith --json, an array. Sessions are "
                 "those of this machine, also ended ones whose logs\nare kept. Objects "
                 "are those of the nodes' stores, the largest first: at most 1000 of "
@@ -72,8 +73,8 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands = "THING",
         .operands_max = 1,
         .words = MS_WORDS_THINGS,
-        .summary =
-            "everything that is known of one node, cluster, worker, driver or group",
+        .summary = "everything that is known of one node, cluster, worker, driver, "
+                   "group or job",
         .text =
             "THING is " MS_CLI_THINGS ".\nOf a worker that has ended: how, and what "
             "it printed last.",
@@ -154,11 +155,12 @@ const struct ms_cli_command ms_cli_commands[] = {
     },
     {
         .name = "stop",
-        .operands = "[cluster NAME | session]",
+        .operands = "[cluster NAME | job NAME | session]",
         .operands_max = 2,
         .words = MS_WORDS_STOP,
         .summary = "end a cluster, all clusters, or everything",
-        .text = "`cluster NAME` ends that cluster, whoever made it; its pending calls "
+        .text = "`job NAME` ends that job. `cluster NAME` ends that cluster, whoever "
+                "made it; its pending calls "
                 "fail. --all ends\nall clusters. `session` ends all clusters and, if "
                 "the head is a daemon, then its agents\nand itself; a driver of its "
                 "own is not ended. Asks first if it runs on a terminal. When\nit "
@@ -224,6 +226,95 @@ const struct ms_cli_command ms_cli_commands[] = {
         .options = OPT(JSON),
         .exits = 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_check,
+    },
+    {
+        .name = "submit",
+        .operands = "FILE",
+        .operands_max = 1,
+        .words = MS_WORDS_FILES,
+        .summary = "have a job hosted: it goes on when this terminal is closed",
+        .text = "Prints the job's name and returns. The head of --head, --session or "
+                "MUSTER_ADDRESS hosts it,\nor this user's daemon; where there is none "
+                "one is started, called `jobs`, which is started\nagain when it is "
+                "killed. The driver runs in this folder, with this environment. What "
+                "happens to\nthe file afterwards changes nothing.",
+        .example = "muster submit job.yaml\nmuster wait grpo && echo done",
+        .options = OPT(NAME) | ASK,
+        .exits = EXITS_ASK | 1u << MS_EXIT_NO_ROOM,
+        .run = ms_cmd_submit,
+    },
+    {
+        .name = "wait",
+        .operands = "JOB",
+        .operands_max = 1,
+        .summary = "until a job is over; its exit code is that of this command",
+        .text = "With --timeout it waits so many seconds and then ends with exit code "
+                "1. A head that is started\nagain meanwhile is waited for.",
+        .example = "muster wait grpo",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_wait,
+    },
+    {
+        .name = "events",
+        .operands = "JOB",
+        .operands_max = 1,
+        .summary = "what happened to a job, and why",
+        .text = "One line for each thing that happened and each decision, with its "
+                "cause. With -f it goes on\nuntil the job is over. With --json one "
+                "object a line.",
+        .example = "muster events grpo\nmuster events -f grpo",
+        .options = OPT(FOLLOW) | ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_events,
+    },
+    {
+        .name = "suspend",
+        .operands = "JOB",
+        .operands_max = 1,
+        .summary =
+            "end a job's processes and give its machines back, until it is resumed",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_suspend,
+    },
+    {
+        .name = "resume",
+        .operands = "JOB",
+        .operands_max = 1,
+        .summary = "start a job again that was suspended",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_resume,
+    },
+    {
+        .name = "scale",
+        .operands = "JOB ROLE=N",
+        .operands_max = 2,
+        .summary = "another number of ranks, within what the file allows",
+        .example = "muster scale grpo actor_infer=4",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_scale,
+    },
+    {
+        .name = "restart",
+        .operands = "JOB[/ROLE[/RANK]]",
+        .operands_max = 1,
+        .summary = "new processes for a rank, a role, the driver (JOB/driver) or a job",
+        .example = "muster restart grpo/actor_infer/1",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_restart,
+    },
+    {
+        .name = "delete",
+        .operands = "JOB",
+        .operands_max = 1,
+        .summary = "forget a job; one that runs is stopped first",
+        .options = ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_delete,
     },
     {
         .name = "plan",
@@ -313,6 +404,14 @@ const struct ms_cli_command ms_cli_commands[] = {
         .hidden = true,
         .is_raw = true,
         .run = ms_cmd_hold,
+    },
+    {
+        .name = "keep",
+        .operands = "FD WORD...",
+        .summary = "a head that is started again (`muster submit` starts this)",
+        .hidden = true,
+        .is_raw = true,
+        .run = ms_cmd_keep,
     },
     {
         .name = "worker",

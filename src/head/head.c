@@ -9,6 +9,7 @@
 #include "head/fleet/fleet.h"
 #include "head/forked.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/kv/barrier.h"
 #include "head/kv/kv.h"
 #include "head/nodes/child_agent.h"
@@ -67,8 +68,10 @@ static void close_session(struct ms_head *h)
 
 static void head_destroy(struct ms_head *h)
 {
+    ms_jobs_quit(h->jobs);
     fail_open_ops(h);
     if (h->loop) {
+        ms_jobs_destroy(MS_TAKE(h->jobs));
         ms_fleet_destroy(MS_TAKE(h->fleet));
         ms_rest_close(MS_TAKE(h->rest));
         ms_head_control_close(h);

@@ -42,6 +42,8 @@ struct ms_head_lender {
     const Muster__NodeShape *const *nodes;
     size_t node_count;
     const char *const *const *prefixes; /* as ms_local_options has them; NULL: none */
+    const char *agent_prefix; /* local: before the names that nodes have here; NULL: none */
+    bool is_durable;          /* local: what is lent outlives this process */
     /* What a piece is now; on the head's thread. May be NULL. */
     void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
     void *arg;
@@ -130,6 +132,7 @@ struct ms_head_serve_options {
     const char *http;                     /* "HOST:PORT" of rest.h; NULL: none */
     bool http_open_metrics;
     const struct ms_head_lender *lender; /* NULL: none */
+    const char *agent_path; /* the muster executable, for jobs; NULL: it hosts none */
     /* Somebody has asked that the head ends too; on its thread. May be NULL: that is then
      * refused. */
     void (*on_stop_asked)(void *arg);

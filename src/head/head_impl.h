@@ -12,6 +12,7 @@
  *   rendezvous/ processes that meet and get ranks
  *   shards/    queues of ranges of data sets
  *   fleet/     nodes that an orchestrator lends
+ *   jobs/      jobs that are hosted here
  *   state/     what a daemon keeps on disk, and what it learns again after a crash
  *   daemon/    a head that others dial: its socket, and who says hello there
  *   rest/      HTTP
@@ -43,6 +44,7 @@
 
 struct ms_fleet;
 struct ms_head_op;
+struct ms_jobs;
 struct ms_rest;
 struct ms_server;
 struct ms_uplink;
@@ -108,6 +110,7 @@ struct ms_head {
     struct ms_list rendezvous; /* rendezvous/ */
     struct ms_list shards;     /* shards/ */
     struct ms_fleet *fleet;    /* NULL: nobody lends us nodes */
+    struct ms_jobs *jobs;      /* NULL: it hosts none */
     struct ms_rest *rest;      /* NULL: no HTTP */
 
     struct ms_list handshakes; /* daemon/hello.c: who has not yet said who it is */

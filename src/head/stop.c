@@ -4,6 +4,7 @@
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/nodes/child_agent.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
@@ -81,7 +82,11 @@ static void step_without_agents(struct ms_head *h, int64_t now_ns)
     int64_t last_ns = h->stopping.deadline_ns - LAST_NS;
     int64_t lent_ns = h->stopping.deadline_ns + MS_FLEET_END_NS;
 
-    if (h->fleet && now_ns < lent_ns && !ms_fleet_end(h->fleet)) {
+    bool is_given_back = !h->fleet || ms_fleet_end(h->fleet);
+
+    if (!ms_jobs_end(h->jobs))
+        is_given_back = false;
+    if (!is_given_back && now_ns < lent_ns) {
         look_again(h, lent_ns);
         return;
     }
@@ -142,6 +147,7 @@ int ms_head_stop_run(struct ms_head_op *op)
     struct ms_head *h = op->head;
 
     h->stop_op = op;
+    ms_jobs_quit(h->jobs);
     h->stopping.deadline_ns =
         ms_deadline_ns(ms_now_ns() + MS_STOP_GRACE_NS, op->grace_ns);
     ms_drivers_say_goodbye(h, "the head was stopped");

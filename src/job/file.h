@@ -120,6 +120,13 @@ bool ms_job_role_is_ours(const struct ms_job_role *r);
 /* What an orchestrator cannot do of it: 0, or -EINVAL with the reason. */
 int ms_job_check_on(const struct ms_job *job, const char *on, struct ms_error *err);
 
+/* What the controller needs to know of it (job/core/spec.h): the roles that it creates, in
+ * the order of the file. 0, -EINVAL with the reason, -ENOMEM. */
+int ms_job_make_spec(const struct ms_job *job,
+                     struct ms_job_spec *out,
+                     struct ms_error *err);
+void ms_job_made_spec_finish(struct ms_job_spec *s);
+
 /* What drivers of the job are told of its roles: {"file": NAME, "roles": {NAME: ROLE}}, with
  * the keys of the file. NULL: out of memory. */
 json_t *ms_job_roles_json(const struct ms_job *job, const char *file);

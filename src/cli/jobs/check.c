@@ -24,6 +24,7 @@ static enum ms_exit check_fit(const struct ms_cli *cli, const struct ms_job *job
 
 enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
 {
+    struct ms_job_spec spec;
     struct ms_error err = {0};
     const char *file = cli->operands[0];
 
@@ -34,8 +35,10 @@ enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
                            cli->command->name);
     if (ms_job_open(job, file, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    if (ms_job_check_on(job, job->on ? job->on : "local", &err) < 0)
+    if (ms_job_check_on(job, job->on ? job->on : "local", &err) < 0 ||
+        ms_job_make_spec(job, &spec, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s: %s", file, err.text);
+    ms_job_made_spec_finish(&spec);
     return check_fit(cli, job);
 }
 

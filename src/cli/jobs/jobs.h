@@ -1,15 +1,54 @@
-/* jobs.h - commands about jobs
+/* jobs.h - commands about jobs: which head hosts them, and asking it
  *
  *   check.c    `muster check`
+ *   submit.c   `muster submit`
+ *   host.c     which head, and asking it
+ *   look.c     `list jobs`, `get job/NAME`, `wait`, `events`
+ *   change.c   `suspend`, `resume`, `scale`, `restart`, `stop job`, `delete`
+ *   keep.c     `muster keep`: the process above a head, which starts it again
  */
 #ifndef MS_CLI_JOBS_JOBS_H
 #define MS_CLI_JOBS_JOBS_H
 
-#include "cli/cli.h"
+#include "base/error.h"
+#include "cli/target.h"
 #include "job/file.h"
+
+#include <jansson.h>
+
+#define MS_JOBS_SESSION "jobs" /* of the head that `submit` starts */
 
 /* Read the command's FILE, and see whether it makes sense and its roles fit on its nodes.
  * MS_EXIT_OK, and the job is the caller's; else it was said what is wrong. */
 enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job);
+
+/* The head of --head, --session or MUSTER_ADDRESS; else the one called `jobs`, else the only
+ * daemon of this user; else, if `start`, a new one. As ms_target_init. */
+enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool start);
+
+/* Ask it, and say nothing: 0, or a negative errno with the reason; -EREMOTEIO: the head's
+ * own words. */
+int ms_jobs_try(const struct ms_target *t,
+                Muster__DriverToHead__BodyCase what,
+                const ProtobufCMessage *want,
+                int64_t timeout_ns,
+                ProtobufCMessage **answer,
+                struct ms_error *err);
+/* The same; what fails is said. */
+enum ms_exit ms_jobs_ask(const struct ms_target *t,
+                         Muster__DriverToHead__BodyCase what,
+                         const ProtobufCMessage *want,
+                         ProtobufCMessage **answer);
+enum ms_exit
+ms_jobs_fail(const struct ms_target *t, int rc, const struct ms_error *err);
+
+/* NULL: out of memory. */
+json_t *ms_jobs_json(const Muster__JobStatus *s);
+enum ms_exit ms_jobs_list(const struct ms_cli *cli);
+enum ms_exit ms_jobs_get(const struct ms_cli *cli, const char *name);
+enum ms_exit ms_jobs_stop(const struct ms_cli *cli, const char *name);
+
+/* `muster keep` in a session of its own, with this program's head; 0 when the head answers. */
+int ms_keep_start(struct ms_error *err);
 
 #endif

@@ -6,6 +6,7 @@
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/kv/barrier.h"
 #include "head/kv/kv_ask.h"
 #include "head/nodes/node.h"
@@ -278,6 +279,7 @@ void ms_head_tell_exit(struct ms_head *h, const struct ms_slot *slot)
     Muster__Exit none = MUSTER__EXIT__INIT;
     const Muster__Exit *exit = slot->now.exit ? slot->now.exit : &none;
 
+    ms_jobs_worker_exited(h->jobs, slot, exit);
     if (slot->cluster->driver)
         ms_driver_tell_exit(h, slot->cluster, slot->now.uid, exit);
     if (h->on_exit) /* of an embedded head: its process may call all of them */

@@ -60,13 +60,21 @@ static void keep_objects(struct ms_head_op *op)
     ms_head_op_gather_end(op);
 }
 
+/* The head itself makes clusters for jobs: their spec has the context, under the job's id. */
+static bool is_of_job(const struct ms_head_op *op)
+{
+    return op->asker == MS_ASKER_PROCESS && !op->driver && op->head->jobs &&
+           spec_of(op)->context;
+}
+
 /* A copy that has what a new incarnation needs of the driver too. */
 static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
 {
     const struct ms_driver *d = op->driver;
     Muster__ClusterSpec like = *spec_of(op);
 
-    like.context = d && d->hello ? d->hello->context : NULL;
+    if (!is_of_job(op))
+        like.context = d && d->hello ? d->hello->context : NULL;
     return (Muster__ClusterSpec *)ms_proto_copy(&like.base);
 }
 
@@ -100,7 +108,7 @@ static int begin(struct ms_head_op *op, Muster__ClusterPlaced *placed)
     ms_change_begin(op, c);
     c->placed = placed;
     c->spec = keep_spec(op);
-    c->driver = ms_driver_id(op->driver);
+    c->driver = is_of_job(op) ? spec_of(op)->context->driver : ms_driver_id(op->driver);
     c->detached = spec_of(op)->detached;
     if (!c->spec)
         return ms_error_sys(&op->error, -ENOMEM, "cluster '%s'", c->name);

@@ -6,6 +6,7 @@
 #include "head/daemon/control.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/rest/rest.h"
 #include "head/state/persist.h"
 #include "io/tree.h"
@@ -99,6 +100,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
         rc = ms_head_control_listen(h, addresses, err);
     if (rc == 0 && o->lender)
         rc = ms_fleet_open(h, o->lender, err);
+    if (rc == 0 && o->agent_path)
+        rc = ms_jobs_open(h, o->agent_path, err);
     if (rc == 0 && o->http)
         rc = ms_rest_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)

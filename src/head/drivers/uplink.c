@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the end of it --------------------------------------------------------------- */
@@ -143,7 +144,8 @@ static void dial(struct ms_uplink *u)
                          .secret = h->session.secret,
                          .tls = u->tls,
                          .deadline_ns = ms_deadline_ns(ms_now_ns(), h->head_grace_ns),
-                         .is_patient = u->head_id != 0,
+                         /* the head of a job is started again when it is killed */
+                         .is_patient = u->head_id != 0 || getenv("MUSTER_JOB"),
                      },
                      &ops,
                      u,

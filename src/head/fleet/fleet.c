@@ -5,6 +5,7 @@
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"
 #include "head/nodes/dialled.h"
+#include "head/nodes/node.h"
 #include "head/stop.h"
 #include "orchestrator/local/local.h"
 #include "orchestrator/ray/ray.h"
@@ -220,6 +221,70 @@ void ms_fleet_listen(struct ms_fleet *f)
         ms_fleet_asks_go(f, &(struct ms_error){-ENOMEM, "out of memory"});
 }
 
+/* ---- whole nodes of a job ---------------------------------------------------------- */
+
+/* As the orchestrator calls it. */
+static const char *own_name(const struct ms_fleet *f, const char *node)
+{
+    size_t len = strlen(f->agent_prefix);
+
+    return strncmp(node, f->agent_prefix, len) == 0 ? node + len : node;
+}
+
+bool ms_fleet_find_lost(const struct ms_fleet *f,
+                        const char *key,
+                        uint32_t *number,
+                        uint32_t *node)
+{
+    const struct ms_lease *l = ms_lease_find(f, key);
+
+    if (!l || !l->is_held || l->is_ending || l->asks)
+        return false;
+    for (size_t i = 0; i < l->count; i++)
+        for (size_t k = 0;
+             l->pieces[i].is_over && l->pieces[i].node && k < f->whole.count;
+             k++)
+            if (strcmp(own_name(f, l->pieces[i].node), f->whole.shapes[k]->name) == 0) {
+                *number = l->pieces[i].number;
+                *node = (uint32_t)k;
+                return true;
+            }
+    return false;
+}
+
+bool ms_fleet_is_whole(const struct ms_fleet *f, const char *key)
+{
+    const struct ms_lease *l = ms_lease_find(f, key);
+
+    if (!l || !l->is_held || l->asks)
+        return false;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct ms_node *n =
+            l->pieces[i].node ? ms_node_find(f->head, l->pieces[i].node) : NULL;
+
+        if (l->pieces[i].is_over || !n || n->state != MS_NODE_READY)
+            return false;
+    }
+    return l->count > 0;
+}
+
+static void on_avoided(void *arg,
+                       int rc,
+                       const struct ms_error *why,
+                       const struct ms_orch_answer *answer)
+{
+    (void)arg;
+    (void)rc;
+    (void)why;
+    (void)answer;
+}
+
+void ms_fleet_avoid(struct ms_fleet *f, const char *node, const char *reason)
+{
+    if (f->o->ops->can & MS_ORCH_AVOID)
+        f->o->ops->avoid(f->o, own_name(f, node), reason, on_avoided, f);
+}
+
 /* ---- the end ----------------------------------------------------------------------- */
 
 static void end_lease(struct ms_lease *l)
@@ -293,6 +358,8 @@ open_local(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *
             .nodes = (const Muster__NodeShape *const *)f->whole.shapes,
             .node_count = f->whole.count,
             .prefixes = l->prefixes,
+            .agent_prefix = f->agent_prefix,
+            .state_dir = l->is_durable ? f->head->session.dir : NULL,
             .log_dir = log_dir},
         err);
 }
@@ -359,21 +426,19 @@ static char *address_of(const struct ms_head *h)
     return out;
 }
 
-int ms_fleet_open(struct ms_head *h,
-                  const struct ms_head_lender *l,
-                  struct ms_error *err)
+static int
+init(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *err)
 {
-    struct ms_fleet *f = h->fleet = calloc(1, sizeof *f);
+    struct ms_head *h = f->head;
     size_t at = 0;
-    int rc = f ? find(l->name, &at, err) : ms_error_set(err, -ENOMEM, "out of memory");
+    int rc = find(l->name, &at, err);
 
-    if (!f)
-        return rc;
-    f->head = h;
+    snprintf(f->agent_prefix,
+             sizeof f->agent_prefix,
+             "%s",
+             l->agent_prefix ? l->agent_prefix : "");
     f->on_piece = l->on_piece;
     f->arg = l->arg;
-    ms_list_init(&f->leases);
-    ms_list_init(&f->asks);
     snprintf(f->secret_file, sizeof f->secret_file, "%s/secret", h->session.dir);
     if (rc == 0)
         rc = ms_whole_nodes_init(
@@ -387,4 +452,37 @@ int ms_fleet_open(struct ms_head *h,
         return ms_error_set(err, -ENOMEM, "out of memory");
     f->o = table[at].open(f, l, err);
     return f->o ? 0 : -EIO;
+}
+
+static struct ms_fleet *allocate(struct ms_head *h, struct ms_error *err)
+{
+    struct ms_fleet *f = calloc(1, sizeof *f);
+
+    if (!f) {
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    f->head = h;
+    ms_list_init(&f->leases);
+    ms_list_init(&f->asks);
+    return f;
+}
+
+int ms_fleet_open(struct ms_head *h,
+                  const struct ms_head_lender *l,
+                  struct ms_error *err)
+{
+    h->fleet = allocate(h, err); /* destroyed with the head */
+    return h->fleet ? init(h->fleet, l, err) : -ENOMEM;
+}
+
+struct ms_fleet *
+ms_fleet_create(struct ms_head *h, const struct ms_head_lender *l, struct ms_error *err)
+{
+    struct ms_fleet *f = allocate(h, err);
+
+    if (!f || init(f, l, err) == 0)
+        return f;
+    ms_fleet_destroy(f);
+    return NULL;
 }

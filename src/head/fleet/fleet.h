@@ -30,6 +30,11 @@ struct ms_head_op;
 int ms_fleet_open(struct ms_head *h,
                   const struct ms_head_lender *l,
                   struct ms_error *err);
+/* One of its own, of a job (jobs/): reservations of the job's key are made there. NULL with
+ * the reason. */
+struct ms_fleet *ms_fleet_create(struct ms_head *h,
+                                 const struct ms_head_lender *l,
+                                 struct ms_error *err);
 void ms_fleet_destroy(struct ms_fleet *f); /* NULL is nothing */
 
 /* A living piece is on this node. NULL lends nothing. */
@@ -37,6 +42,15 @@ bool ms_fleet_lends(const struct ms_fleet *f, const char *node);
 /* Give back all that this driver has. */
 void ms_fleet_driver_gone(struct ms_head *h, uint64_t driver);
 bool ms_fleet_has(const struct ms_fleet *f, uint64_t driver);
+/* Of a reservation of whole nodes: a piece that has ended, and which of the nodes it was. */
+bool ms_fleet_find_lost(const struct ms_fleet *f,
+                        const char *key,
+                        uint32_t *number,
+                        uint32_t *node);
+/* All of it is lent, and its nodes have joined. */
+bool ms_fleet_is_whole(const struct ms_fleet *f, const char *key);
+/* Lend nothing on this node of ours any more. */
+void ms_fleet_avoid(struct ms_fleet *f, const char *node, const char *reason);
 /* The head ends: give back all. True when nothing is left; until then ms_head_stop_step is
  * called when that may have changed. */
 bool ms_fleet_end(struct ms_fleet *f);

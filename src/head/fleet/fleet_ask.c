@@ -4,6 +4,7 @@
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/place/group_request.h"
@@ -201,6 +202,12 @@ static int begin_reserve(struct ask *a, struct ms_error *err)
     if (rc < 0)
         return rc;
     r.pieces = m->whole ? f->whole.pieces : w.request;
+    if (m->whole && m->one_node) {
+        if (m->node >= r.pieces.count)
+            return ms_error_set(err, -EINVAL, "there is no node %u", m->node);
+        r.pieces.bundles += m->node;
+        r.pieces.count = 1;
+    }
     r.pieces.name = r.key;
     if (r.timeout_ns <= 0)
         r.timeout_ns = 1;
@@ -281,10 +288,20 @@ void ms_fleet_give_back(struct ms_lease *l)
 
 /* ---- requests ---------------------------------------------------------------------- */
 
+/* The head's own, or that of the job whose reservation it is: that is for the head alone. */
+static struct ms_fleet *fleet_of(const struct ms_head_op *op, const char *key)
+{
+    struct ms_fleet *f = op->asker == MS_ASKER_PROCESS && !op->driver
+                             ? ms_jobs_fleet(op->head->jobs, key)
+                             : NULL;
+
+    return f ? f : op->head->fleet;
+}
+
 /* 0; the lease is NULL if nobody has that key. */
 static int find_own(struct ms_head_op *op, const char *key, struct ms_lease **out)
 {
-    struct ms_fleet *f = op->head->fleet;
+    struct ms_fleet *f = fleet_of(op, key);
     struct ms_lease *l = f ? ms_lease_find(f, key) : NULL;
 
     *out = l;
@@ -324,7 +341,7 @@ int ms_fleet_reserve_run(struct ms_head_op *op)
     if (op->request->reserve->more && !(l && l->is_held))
         return no_reservation(op, m->name);
     if (!l)
-        l = ms_lease_create(op->head->fleet, m->name, ms_driver_id(op->driver));
+        l = ms_lease_create(fleet_of(op, m->name), m->name, ms_driver_id(op->driver));
     a = l ? ask_create(l, RESERVE, op) : NULL;
     if (l && !a)
         ms_lease_settle(l);

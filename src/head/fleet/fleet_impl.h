@@ -6,6 +6,7 @@
 #ifndef MS_HEAD_FLEET_FLEET_IMPL_H
 #define MS_HEAD_FLEET_FLEET_IMPL_H
 
+#include "base/limits.h"
 #include "base/list.h"
 #include "head/fleet/fleet.h"
 #include "io/loop.h"
@@ -44,8 +45,9 @@ struct ms_fleet {
     struct ms_list leases;
     struct ms_list asks; /* fleet_ask.c */
     struct ms_timer again;
-    struct ms_whole_nodes whole; /* the nodes that were described */
-    char *address;               /* what agents dial */
+    struct ms_whole_nodes whole;        /* the nodes that were described */
+    char *address;                      /* what agents dial */
+    char agent_prefix[MS_NAME_MAX + 2]; /* before the names of nodes; empty: nothing */
     char secret_file[PATH_MAX];
     void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
     void *arg;

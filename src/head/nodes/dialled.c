@@ -8,6 +8,7 @@
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/nodes/node.h"
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
@@ -119,7 +120,8 @@ static void on_closed(void *arg, const struct ms_error *why)
     bool is_end = ms_link_has_ended(why) || n->head->stop_op;
 
     ms_link_destroy(MS_TAKE(n->wire)); /* and `why` with it */
-    if (!n->head->stop_op && ms_fleet_lends(n->head->fleet, n->name)) {
+    if (!n->head->stop_op && (ms_fleet_lends(n->head->fleet, n->name) ||
+                              ms_jobs_lend(n->head->jobs, n->name))) {
         wait_for_cause(n, is_end);
     } else if (is_end) {
         lose_ended(n);

@@ -10,6 +10,8 @@
 #define TOOL   MS_ASKER_TOOL
 #define HTTP   MS_ASKER_HTTP
 
+#define ANYBODY (OWNERS | TOOL | HTTP)
+
 #define VERB(asked, answered)                                                          \
     .body = MUSTER__DRIVER_TO_HEAD__BODY_##asked,                                      \
     .answer = MUSTER__HEAD_TO_DRIVER__BODY_##answered
@@ -105,6 +107,30 @@ static const struct ms_verb verbs[] = {
     {CHANGE(RESERVE, RESERVATION, OWNERS, ms_fleet_reserve_run)},
     {CHANGE(RELEASE_PIECES, DONE, OWNERS, ms_fleet_release_run)},
     {QUESTION(RESERVATION, RESERVATION, OWNERS | TOOL, ms_fleet_describe_run)},
+
+    /* jobs */
+    {CHANGE(SUBMIT_JOB, JOB, ANYBODY, ms_jobs_submit_run),
+     .http = {"POST", "api/v1/jobs", NULL}},
+    {QUESTION(LIST_JOBS, JOBS, ANYBODY, ms_jobs_list_run),
+     .http = {"GET", "api/v1/jobs", NULL}},
+    {QUESTION(GET_JOB, JOB, ANYBODY, ms_jobs_get_run),
+     .http = {"GET", "api/v1/jobs/{name}", NULL}},
+    {QUESTION(WAIT_JOB, JOB, ANYBODY, ms_jobs_wait_run),
+     .http = {"GET", "api/v1/jobs/{name}/wait", NULL}},
+    {QUESTION(JOB_EVENTS, JOB_EVENTS, ANYBODY, ms_jobs_events_run),
+     .http = {"GET", "api/v1/jobs/{name}/events", NULL}},
+    {CHANGE(SUSPEND_JOB, JOB, ANYBODY, ms_jobs_suspend_run),
+     .http = {"POST", "api/v1/jobs/{name}/suspend", NULL}},
+    {CHANGE(RESUME_JOB, JOB, ANYBODY, ms_jobs_resume_run),
+     .http = {"POST", "api/v1/jobs/{name}/resume", NULL}},
+    {CHANGE(STOP_JOB, JOB, ANYBODY, ms_jobs_stop_run),
+     .http = {"POST", "api/v1/jobs/{name}/stop", NULL}},
+    {CHANGE(DELETE_JOB, JOB, ANYBODY, ms_jobs_delete_run),
+     .http = {"DELETE", "api/v1/jobs/{name}", NULL}},
+    {CHANGE(SCALE_JOB, JOB, ANYBODY, ms_jobs_scale_run),
+     .http = {"POST", "api/v1/jobs/{name}/scale", NULL}},
+    {CHANGE(RESTART_JOB, JOB, ANYBODY, ms_jobs_restart_run),
+     .http = {"POST", "api/v1/jobs/{name}/restart", NULL}},
 };
 
 const struct ms_verb *ms_verbs(size_t *count)

@@ -61,7 +61,7 @@ static int fill_args(struct args *a, const struct ms_agent_process_spec *s)
         {"--node-name", s->name},
         {"--shape-fd", "3"},
         {"--ready-fd", "4"},
-        {"--end-with", a->pid},
+        {"--end-with", s->end_with ? a->pid : NULL},
         {"--bind", s->head && is_loopback(s->head) ? "127.0.0.1" : NULL},
     };
     int rc = 0;
@@ -183,7 +183,8 @@ static void on_ended(void *arg, unsigned events)
 
     (void)events;
     /* whoever is left of its group goes with it, while its number is still its own */
-    ms_proc_group_kill(l->process.pid, SIGKILL);
+    if (!l->is_adopted)
+        ms_proc_group_kill(l->process.pid, SIGKILL);
     if (ms_process_reap(l->process.pidfd, &end) == -EAGAIN)
         return;
     forget_process(l);
@@ -238,6 +239,36 @@ int ms_agent_process_start(struct ms_agent_process *l,
         return ms_error_sys(err, rc, "cannot watch the agent of node %s", spec->name);
     }
     return 0;
+}
+
+int ms_agent_process_adopt(struct ms_agent_process *l,
+                           struct ms_loop *loop,
+                           pid_t pid,
+                           const struct ms_agent_process_events *events,
+                           void *arg)
+{
+    int fd = ms_process_open(pid), rc;
+
+    *l = (struct ms_agent_process){.loop = loop,
+                                   .process = {pid, fd},
+                                   .is_adopted = true,
+                                   .ready_fd = -1,
+                                   .events = events,
+                                   .arg = arg};
+    if (fd < 0)
+        return fd;
+    rc = ms_timer_init(&l->force, loop, on_force, l);
+    if (rc == 0)
+        rc = ms_watch_init(&l->ended, loop, fd, MS_READ, on_ended, l);
+    if (rc < 0)
+        forget_process(l);
+    return rc;
+}
+
+void ms_agent_process_leave(struct ms_agent_process *l)
+{
+    if (l->process.pidfd >= 0)
+        forget_process(l);
 }
 
 void ms_agent_process_stop(struct ms_agent_process *l, int64_t grace_ns)

@@ -20,6 +20,7 @@ int ms_gang_create(struct local *l, struct ms_orch_op *launch)
     ms_list_init(&g->parts);
     g->local = l;
     g->first = launch->first;
+    g->mark = launch->mark;
     g->left = launch->piece_count;
     g->pieces = launch->pieces;
     g->start = launch->agent;
@@ -127,8 +128,11 @@ static void place(struct gang *g)
         return;
     }
     g->is_placed = true;
+    /* the next controller looks for what it finds written down without a process */
+    rc = ms_kept_write(l, &g->why);
     ms_list_each (p, &g->parts, struct part, link)
-        ms_part_start(p);
+        ms_part_start(p, rc < 0 ? &g->why : NULL);
+    ms_kept_write(l, NULL);
 }
 
 void ms_gangs_place(struct local *l)

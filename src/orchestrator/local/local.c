@@ -36,6 +36,7 @@ static void stop(struct ms_orch_op *op)
         for (size_t i = 0; i < g->pieces.count; i++)
             if (is_named(op, g, i))
                 ms_gang_release(g, g->first + (uint32_t)i);
+    ms_kept_write(local_of(op), NULL);
     ms_controller_wake(op->controller);
 }
 
@@ -62,6 +63,7 @@ static void clear(struct ms_orch_op *op)
     ms_list_each (g, &local_of(op)->gangs, struct gang, link)
         if (strcmp(g->key, op->key) == 0 && g->left == 0 && !has_living(g))
             ms_gang_destroy(g);
+    ms_kept_write(local_of(op), NULL);
     ms_controller_wake(op->controller); /* who waits for the key */
     ms_op_stopped(op);
 }
@@ -168,12 +170,15 @@ static void free_prefix(char **prefix)
     free_texts(prefix, count);
 }
 
-/* All agents end at the same time. */
+/* All agents end at the same time, or go on. */
 static void stop_all(struct local *l)
 {
     ms_list_each (g, &l->gangs, struct gang, link)
         ms_list_each (p, &g->parts, struct part, link)
-            ms_part_stop(p);
+            if (!l->state_path)
+                ms_part_stop(p);
+            else if (!p->is_stopping)
+                ms_agent_process_leave(&p->agent);
     ms_list_each (g, &l->gangs, struct gang, link)
         ms_gang_destroy(g);
 }
@@ -191,6 +196,8 @@ static void destroy(struct ms_orchestrator *o)
     ms_whole_nodes_finish(&l->nodes);
     free(l->agent_path);
     free(l->log_dir);
+    free(l->agent_prefix);
+    free(l->state_path);
     free(l);
 }
 
@@ -216,28 +223,41 @@ static int copy_options(struct local *l, const struct ms_local_options *o)
     l->avoided = calloc(l->nodes.count, sizeof *l->avoided);
     l->agent_path = strdup(o->agent_path);
     l->log_dir = o->log_dir ? strdup(o->log_dir) : NULL;
-    if (!l->prefixes || !l->avoided || !l->agent_path || (o->log_dir && !l->log_dir))
+    l->agent_prefix = strdup(o->agent_prefix ? o->agent_prefix : "");
+    if (!l->prefixes || !l->avoided || !l->agent_path || !l->agent_prefix ||
+        (o->log_dir && !l->log_dir))
         return -ENOMEM;
+    if (o->state_dir &&
+        asprintf(&l->state_path, "%s/lent-%s", o->state_dir, l->agent_prefix) < 0) {
+        l->state_path = NULL;
+        return -ENOMEM;
+    }
     for (size_t i = 0; o->prefixes && i < l->nodes.count; i++)
         if (o->prefixes[i] && !(l->prefixes[i] = copy_prefix(o->prefixes[i])))
             return -ENOMEM;
-    l->end_with = o->end_with ? o->end_with : getpid();
+    l->end_with = o->state_dir ? 0 : o->end_with ? o->end_with : getpid();
     l->grace_ns = o->grace_ns > 0 ? o->grace_ns : MS_LOCAL_GRACE_NS;
     return 0;
 }
 
+#define LOCAL_OPS(more)                                                                \
+    {                                                                                  \
+        .name = "local",                                                               \
+        .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |       \
+               MS_ORCH_GROW | (more),                                                  \
+        MS_CONTROLLER_OPS, .destroy = destroy                                          \
+    }
+
 static int init(struct local *l, const struct ms_local_options *o, struct ms_error *err)
 {
-    static const struct ms_orchestrator_ops ops = {
-        .name = "local",
-        .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |
-               MS_ORCH_GROW,
-        MS_CONTROLLER_OPS,
-        .destroy = destroy,
-    };
+    static const struct ms_orchestrator_ops plain_ops = LOCAL_OPS(0),
+                                            durable_ops = LOCAL_OPS(MS_ORCH_DURABLE);
     /* cursors are after all of a controller before */
-    int rc = ms_controller_init(
-        &l->controller, &ops, &engine, o->loop, (uint64_t)ms_now_ns());
+    int rc = ms_controller_init(&l->controller,
+                                o->state_dir ? &durable_ops : &plain_ops,
+                                &engine,
+                                o->loop,
+                                (uint64_t)ms_now_ns());
 
     if (rc == 0) {
         rc = ms_whole_nodes_init(&l->nodes, o->nodes, o->node_count, true, err);
@@ -245,7 +265,9 @@ static int init(struct local *l, const struct ms_local_options *o, struct ms_err
             return rc;
         rc = copy_options(l, o);
     }
-    return rc < 0 ? ms_error_sys(err, rc, "cannot make the orchestrator") : 0;
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot make the orchestrator");
+    return l->state_path ? ms_kept_read(l, err) : 0;
 }
 
 struct ms_orchestrator *ms_orchestrator_local(const struct ms_local_options *o,

@@ -12,7 +12,9 @@
  * its process ends: that is then free again. When some of its pieces are released it goes
  * on for the others, with what it has.
  *
- * Nothing of it is durable: agents end with this process, however that ends.
+ * Agents end with this process, however that ends; unless there is a state_dir: then they go
+ * on, and the next controller with the same folder, nodes and prefix has what was lent
+ * (MS_ORCH_DURABLE).
  */
 #ifndef MS_ORCHESTRATOR_LOCAL_LOCAL_H
 #define MS_ORCHESTRATOR_LOCAL_LOCAL_H
@@ -30,6 +32,9 @@ struct ms_local_options {
     const Muster__NodeShape *const *nodes;
     size_t node_count;                  /* 0: this host as a whole, "localhost" */
     const char *const *const *prefixes; /* of each node, NULL-terminated; NULL: none */
+    const char *agent_prefix; /* before the names of agents; NULL or empty: nothing */
+    const char *state_dir; /* what is lent outlives this process, and the next one finds
+                                 it here; NULL: agents end with `end_with` */
     const char
         *log_dir;     /* the output of agents is in agent-NODE.log there; NULL: lost */
     pid_t end_with;   /* whose end ends the agents; 0: this process */

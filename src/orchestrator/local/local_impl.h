@@ -3,6 +3,7 @@
  * local.c   the orchestrator, and the engine of its operations (op.h)
  * gang.c    pieces that were asked for together: waiting, placed, released
  * part.c    the agent of a gang on one node
+ * kept.c    what is lent, in a file for the next controller
  *
  * Whatever happens to gangs and agents wakes the controller, and each operation sees for
  * itself whether it has got what it wanted.
@@ -22,7 +23,8 @@ struct local {
     struct ms_whole_nodes nodes; /* as described, and what is free of them */
     char ***prefixes;            /* of each node; an element may be NULL */
     char **avoided;              /* of each node: why; NULL: it is not */
-    char *agent_path, *log_dir;
+    char *agent_path, *log_dir, *agent_prefix;
+    char *state_path; /* kept.c; NULL: nothing outlives us */
     pid_t end_with;
     int64_t grace_ns;
     struct ms_cgroups cgroups; /* tells kills of the kernel apart */
@@ -37,6 +39,7 @@ struct gang {
     struct local *local;
     char key[MS_ORCH_KEY_MAX + 1];
     uint32_t first;                 /* number of its first piece */
+    uint64_t mark;                  /* of the request */
     struct ms_place_request pieces; /* owned */
     struct ms_agent_start start;    /* owned */
     bool is_placed;
@@ -76,9 +79,18 @@ struct part {
 
 /* In the gang's list. -ENOMEM. */
 int ms_part_create(struct gang *g, uint32_t node);
-/* Its agent starts; if it cannot, the pieces have ended. */
-void ms_part_start(struct part *p);
+/* Its agent starts; if it cannot, or there is a reason why not, the pieces have ended. */
+void ms_part_start(struct part *p, const struct ms_error *why_not);
 void ms_part_stop(struct part *p);
 void ms_part_destroy(struct part *p);
+/* Of a controller before: this process, or it has ended. */
+void ms_part_adopt(struct part *p, pid_t pid);
+
+/* ---- kept.c ------------------------------------------------------------------------ */
+
+/* All that is lent is in the file; without a file it is 0. A negative errno. */
+int ms_kept_write(const struct local *l, struct ms_error *err);
+/* Once, at the beginning: gangs of the controller before. -EBADMSG, -ENOMEM. */
+int ms_kept_read(struct local *l, struct ms_error *err);
 
 #endif

@@ -33,6 +33,7 @@ struct local_rig {
     struct ms_loop *loop;
     struct ms_orchestrator *o;
     pid_t anchor; /* stands for the controller's process */
+    bool is_durable;
     char dir[32];
 };
 
@@ -108,15 +109,17 @@ static struct ms_orchestrator *open_with(struct local_rig *r, const char *path)
         shapes[i].n_devices = i == 0 ? DEVICES : 0;
         nodes[i] = &shapes[i];
     }
-    r->o = ms_orchestrator_local(&(struct ms_local_options){.loop = r->loop,
-                                                            .agent_path = path,
-                                                            .nodes = nodes,
-                                                            .node_count = NODES,
-                                                            .prefixes = prefixes,
-                                                            .log_dir = r->dir,
-                                                            .end_with = r->anchor,
-                                                            .grace_ns = MS_NS_PER_S},
-                                 &err);
+    r->o = ms_orchestrator_local(
+        &(struct ms_local_options){.loop = r->loop,
+                                   .agent_path = path,
+                                   .nodes = nodes,
+                                   .node_count = NODES,
+                                   .prefixes = prefixes,
+                                   .log_dir = r->dir,
+                                   .state_dir = r->is_durable ? r->dir : NULL,
+                                   .end_with = r->anchor,
+                                   .grace_ns = MS_NS_PER_S},
+        &err);
     if (!r->o)
         fail_msg("%s", err.text);
     return r->o;
@@ -127,7 +130,7 @@ static struct ms_orchestrator *open_rig(struct ms_rig *rig, bool killed)
 {
     struct local_rig *r = rig_of(rig);
 
-    if (r->o && killed) {
+    if (r->o && killed && !r->is_durable) {
         end_anchor(r);
         while (count_children() > 0)
             assert_int_equal(ms_loop_run_once(r->loop, true), 0);
@@ -135,7 +138,8 @@ static struct ms_orchestrator *open_rig(struct ms_rig *rig, bool killed)
     }
     if (r->o)
         r->o->ops->destroy(r->o);
-    assert_int_equal(count_children(), 1);
+    if (!r->is_durable)
+        assert_int_equal(count_children(), 1);
     return open_with(r, self);
 }
 
@@ -192,8 +196,8 @@ static struct ms_rig *make(void *arg)
                                           .patience_ns = PATIENCE_NS};
     struct local_rig *r = calloc(1, sizeof *r);
 
-    (void)arg;
     assert_non_null(r);
+    r->is_durable = arg != NULL;
     r->base.ops = &ops;
     strcpy(r->dir, "/tmp/ms-test-XXXXXX");
     assert_non_null(mkdtemp(r->dir));
@@ -422,9 +426,11 @@ static int agent_main(char **argv)
     struct pollfd end = {.events = POLLIN};
     const char *mode = getenv("FAKE_AGENT");
 
-    end.fd = ms_process_open((pid_t)strtol(option(argv, "--end-with"), NULL, 10));
+    const char *end_with = option(argv, "--end-with");
+
+    end.fd = end_with ? ms_process_open((pid_t)strtol(end_with, NULL, 10)) : -1;
     sigaction(SIGUSR1, &usr1, NULL);
-    if (end.fd < 0 || say_shape(argv) != 0)
+    if ((end_with && end.fd < 0) || say_shape(argv) != 0)
         return 90;
     if (mode && strcmp(mode, "leave") == 0)
         return 3;
@@ -435,6 +441,79 @@ static int agent_main(char **argv)
     while (poll(&end, 1, -1) < 0)
         ;
     return 92;
+}
+
+/* ---- what outlives a controller ------------------------------------------------------ */
+
+static void test_an_agent_that_ended_meanwhile(void **state)
+{
+    const struct ms_bundle two[] = {{.cpu_milli = 8000, .devices = 1},
+                                    {.cpu_milli = 8000}};
+    struct local_rig *r = rig_of(*state);
+    const struct local *l;
+    pid_t pid;
+
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "kept", two, 2, "FAKE_AGENT=").rc, 0);
+    pid = agent_pid(r->o, "kept", 0);
+    r->o->ops->destroy(r->o);
+    r->o = NULL;
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    open_rig(*state, true);
+    l = (const struct local *)r->o;
+    assert_int_equal(agent_pid(r->o, "kept", 0), 0);
+    assert_true(agent_pid(r->o, "kept", 1) > 0);
+    assert_int_equal(
+        ms_inventory_piece(ms_inventory_find(&l->controller.inventory, "kept"), 0)
+            ->phase,
+        MS_PHASE_ENDED);
+    release(r, "kept");
+}
+
+static void test_an_agent_that_was_not_written_down(void **state)
+{
+    const struct ms_bundle one = {.cpu_milli = 1000};
+    struct local_rig *r = rig_of(*state);
+    pid_t pid;
+
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "kept", &one, 1, "FAKE_AGENT=").rc, 0);
+    pid = agent_pid(r->o, "kept", 0);
+    ms_list_each (g, &((struct local *)r->o)->gangs, struct gang, link)
+        ms_list_each (p, &g->parts, struct part, link)
+            p->agent.process.pid = 0; /* as it is before the start */
+    assert_int_equal(ms_kept_write((struct local *)r->o, NULL), 0);
+    open_rig(*state, true);
+    assert_int_equal(agent_pid(r->o, "kept", 0), pid);
+    release(r, "kept");
+}
+
+static void test_a_file_that_is_damaged(void **state)
+{
+    struct local_rig *r = rig_of(*state);
+    struct ms_error err = {0};
+    struct ms_orchestrator *o;
+    char path[64];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/lent-", r->dir);
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "\xff\xff\xff", 3), 3);
+    close(fd);
+    o = ms_orchestrator_local(&(struct ms_local_options){.loop = r->loop,
+                                                         .agent_path = self,
+                                                         .state_dir = r->dir},
+                              &err);
+    assert_null(o);
+    assert_int_equal(err.code, -EBADMSG);
+    assert_non_null(strstr(err.text, "cannot be read"));
+}
+
+static int setup_durable(void **state)
+{
+    *state = make(self);
+    return 0;
 }
 
 static int setup(void **state)
@@ -449,7 +528,8 @@ static int teardown(void **state)
     return 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name)    cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define DURABLE(name) cmocka_unit_test_setup_teardown(name, setup_durable, teardown)
 
 int main(int argc, char **argv)
 {
@@ -459,12 +539,16 @@ int main(int argc, char **argv)
         TEST(test_agent_that_never_joins),
         TEST(test_stubborn_agent_is_killed),
         TEST(test_signal_is_told),
+        DURABLE(test_an_agent_that_ended_meanwhile),
+        DURABLE(test_an_agent_that_was_not_written_down),
+        DURABLE(test_a_file_that_is_damaged),
     };
-    const struct ms_conformance local = {"local", make, destroy, NULL};
+    const struct ms_conformance all[] = {{"local", make, destroy, NULL},
+                                         {"local, durable", make, destroy, self}};
 
     if (argc > 3)
         return agent_main(argv);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return 1;
-    return ms_conformance_run(&local, 1, tests, MS_COUNT(tests));
+    return ms_conformance_run(all, MS_COUNT(all), tests, MS_COUNT(tests));
 }

@@ -73,6 +73,7 @@ static void on_ended(void *arg, const struct ms_process_end *end)
              log_dir && !p->is_stopping ? p->name : "",
              log_dir && !p->is_stopping ? ".log" : "");
     has_ended(p, cause_of(p, end), end->code, detail);
+    ms_kept_write(p->gang->local, NULL);
 }
 
 static void on_ready(void *arg)
@@ -183,14 +184,17 @@ static void make_name(struct part *p)
     const struct local *l = p->gang->local;
     const char *node = l->nodes.stock.nodes[p->node].name;
 
-    snprintf(p->name, sizeof p->name, "%s", node);
+    if (snprintf(p->name, sizeof p->name, "%s%s", l->agent_prefix, node) >=
+        (int)sizeof p->name)
+        p->name[sizeof p->name - 1] = 0;
     for (unsigned i = 2; is_taken(l, p->name); i++)
-        snprintf(p->name, sizeof p->name, "%.50s.%u", node, i);
+        snprintf(p->name, sizeof p->name, "%.20s%.30s.%u", l->agent_prefix, node, i);
 }
+
+static const struct ms_agent_process_events events = {on_ready, on_ended};
 
 static int start(struct part *p, struct ms_error *err)
 {
-    static const struct ms_agent_process_events events = {on_ready, on_ended};
     const struct local *l = p->gang->local;
     const struct ms_agent_start *s = &p->gang->start;
     char log_path[PATH_ROOM];
@@ -236,16 +240,33 @@ int ms_part_create(struct gang *g, uint32_t node)
     return 0;
 }
 
-void ms_part_start(struct part *p)
+void ms_part_start(struct part *p, const struct ms_error *why_not)
 {
-    struct ms_error why = {0};
+    struct ms_error why = why_not ? *why_not : (struct ms_error){0};
 
     p->is_alive = true;
     ms_gang_tell(p->gang,
                  p->node,
                  &(struct ms_lent_piece){.phase = MS_PHASE_STARTING, .agent = p->name});
-    if (start(p, &why) < 0)
+    if (why_not || start(p, &why) < 0)
         has_ended(p, MS_CAUSE_REFUSED, 0, why.text);
+}
+
+void ms_part_adopt(struct part *p, pid_t pid)
+{
+    p->is_alive = p->is_ready = true;
+    if (pid > 0 &&
+        ms_agent_process_adopt(&p->agent, p->gang->local->loop, pid, &events, p) == 0) {
+        ms_gang_tell(
+            p->gang,
+            p->node,
+            &(struct ms_lent_piece){.phase = MS_PHASE_RUNNING, .agent = p->name});
+        if (p->left == 0)
+            ms_part_stop(p);
+        return;
+    }
+    p->agent.process.pidfd = -1;
+    has_ended(p, MS_CAUSE_UNKNOWN, 0, "the agent ended while no controller was there");
 }
 
 void ms_part_stop(struct part *p)

@@ -1,0 +1,168 @@
+/* host.c - which head hosts jobs, and asking it */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cli/jobs/jobs.h"
+#include "cli/out.h"
+#include "wire/client/blocking_call.h"
+#include "wire/frame.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a head that is being started again may take. */
+#define BACK_NS (30 * MS_NS_PER_S)
+#define LOOK_NS (100 * MS_NS_PER_MS)
+
+/* The one called `jobs`, or the only daemon. NULL: neither. */
+static const struct ms_session *find_daemon(const struct ms_sessions *all)
+{
+    const struct ms_session *only = NULL;
+    size_t count = 0;
+
+    for (size_t i = 0; i < all->count; i++) {
+        const struct ms_session *s = &all->all[i];
+
+        if (!s->alive || !s->is_daemon)
+            continue;
+        if (strcmp(s->name, MS_JOBS_SESSION) == 0)
+            return s;
+        only = s;
+        count++;
+    }
+    return count == 1 ? only : NULL;
+}
+
+/* One whose supervisor is about to start it again, if any: worth waiting for. */
+static bool is_coming(const struct ms_sessions *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->all[i].name, MS_JOBS_SESSION) == 0 && !all->all[i].alive)
+            return true;
+    return false;
+}
+
+static enum ms_exit
+find_named(struct ms_target *t, const struct ms_cli *cli, char *name)
+{
+    struct ms_cli named = *cli;
+    enum ms_exit code;
+
+    named.values[MS_OPT_SESSION] = name;
+    code = ms_target_init(t, &named);
+    t->cli = cli;
+    return code;
+}
+
+/* 0: it is there, with its name. */
+static int look(const struct ms_cli *cli, char name[MS_NAME_MAX + 1], bool *coming)
+{
+    MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};
+    const struct ms_session *s;
+
+    if (ms_sessions_init(&all, cli))
+        return -EIO;
+    s = find_daemon(&all);
+    *coming = is_coming(&all);
+    if (!s)
+        return -ENOENT;
+    memcpy(name, s->name, MS_NAME_MAX + 1);
+    return 0;
+}
+
+enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool start)
+{
+    int64_t until_ns = ms_now_ns() + 2 * MS_NS_PER_S;
+    struct ms_error err = {0};
+    char name[MS_NAME_MAX + 1];
+    bool coming = false;
+    int rc;
+
+    *t = (struct ms_target){.cli = cli};
+    if (ms_target_is_remote(cli) || ms_cli_has(cli, MS_OPT_SESSION))
+        return ms_target_init(t, cli);
+    rc = look(cli, name, &coming);
+    while (rc == -ENOENT && coming && ms_now_ns() < until_ns) {
+        struct timespec pause = ms_timespec(LOOK_NS);
+
+        nanosleep(&pause, NULL);
+        rc = look(cli, name, &coming);
+    }
+    if (rc == -ENOENT && start) {
+        if (ms_keep_start(&err) < 0)
+            return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
+        rc = look(cli, name, &coming);
+    }
+    if (rc < 0)
+        return ms_out_fail(cli,
+                           MS_EXIT_NOT_RUNNING,
+                           "no head of this user hosts jobs here; `muster submit FILE` "
+                           "starts one");
+    return find_named(t, cli, name);
+}
+
+int ms_jobs_try(const struct ms_target *t,
+                Muster__DriverToHead__BodyCase what,
+                const ProtobufCMessage *want,
+                int64_t timeout_ns,
+                ProtobufCMessage **answer,
+                struct ms_error *err)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
+    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
+    size_t len = 0;
+    int rc = ms_target_pack(what, want, &packed);
+
+    if (rc < 0)
+        return ms_error_set(err, rc, "out of memory");
+    rc = ms_blocking_call(t->address,
+                          t->secret,
+                          MS_OP_ASK,
+                          packed.data,
+                          packed.len,
+                          timeout_ns,
+                          &reply,
+                          &len,
+                          err);
+    if (rc == 0)
+        rc = ms_target_read(what, reply, len, answer);
+    if (rc == -EPROTO)
+        ms_error_set(err, rc, "its answer cannot be read: another version of Muster?");
+    return rc;
+}
+
+enum ms_exit ms_jobs_fail(const struct ms_target *t, int rc, const struct ms_error *err)
+{
+    static const char unknown[] = "there is no job";
+
+    if (rc != -EREMOTEIO)
+        return ms_out_fail(
+            t->cli, MS_EXIT_UNREACHABLE, "%s does not answer: %s", t->who, err->text);
+    return ms_out_fail(t->cli,
+                       strncmp(err->text, unknown, sizeof unknown - 1) == 0
+                           ? MS_EXIT_NOT_FOUND
+                           : MS_EXIT_FAILED,
+                       "%s",
+                       err->text);
+}
+
+/* A head that is being started again is waited for. */
+enum ms_exit ms_jobs_ask(const struct ms_target *t,
+                         Muster__DriverToHead__BodyCase what,
+                         const ProtobufCMessage *want,
+                         ProtobufCMessage **answer)
+{
+    int64_t until_ns = ms_now_ns() + BACK_NS;
+    struct ms_error err = {0};
+    int rc;
+
+    while ((rc = ms_jobs_try(t, what, want, t->timeout_ns, answer, &err)) < 0 &&
+           (rc == -ECONNREFUSED || rc == -ENOENT ||
+            (rc == -EREMOTEIO && strstr(err.text, "has just started again"))) &&
+           ms_now_ns() < until_ns) {
+        struct timespec pause = ms_timespec(LOOK_NS);
+
+        nanosleep(&pause, NULL);
+    }
+    return rc < 0 ? ms_jobs_fail(t, rc, &err) : MS_EXIT_OK;
+}

@@ -1,0 +1,104 @@
+/* submit.c - `muster submit` */
+#include "base/cleanup.h"
+#include "base/proto.h"
+#include "cli/jobs/jobs.h"
+#include "cli/out.h"
+#include "session/env.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char *read_text(const char *path)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = fd < 0 ? NULL : calloc(1, MS_YAML_FILE_MAX + 1);
+    size_t len = 0;
+    ssize_t n = 1;
+
+    while (text && n > 0 && len < MS_YAML_FILE_MAX) {
+        n = read(fd, text + len, MS_YAML_FILE_MAX - len);
+        len += n > 0 ? (size_t)n : 0;
+    }
+    return text;
+}
+
+/* That of this program's virtual environment, for workers of a job whose driver is not in
+ * Python; "": there is none beside us. */
+static char *find_python(char out[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 16);
+    char *slash;
+
+    out[n > 0 ? n : 0] = 0;
+    slash = strrchr(out, '/');
+    if (slash)
+        strcpy(slash + 1, "python3");
+    if (!slash || access(out, X_OK) < 0)
+        out[0] = 0;
+    return out;
+}
+
+static enum ms_exit send(const struct ms_cli *cli,
+                         const struct ms_target *t,
+                         char *text,
+                         Muster__JobStatus **out)
+{
+    Muster__SubmitJob m = MUSTER__SUBMIT_JOB__INIT;
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
+    MS_CLEANUP(ms_cleanup_free) char *here = getcwd(NULL, 0);
+    char **env = ms_session_env((const char *const *)environ);
+    const char *slash = strrchr(cli->operands[0], '/');
+    ProtobufCMessage *answer = NULL;
+    enum ms_exit code = MS_EXIT_FAILED;
+    char python[PATH_MAX], *interpreter[] = {find_python(python)};
+
+    if (here && env) {
+        m.file = ms_field_text(slash ? slash + 1 : cli->operands[0]);
+        m.text = text;
+        m.folder = here;
+        m.name = ms_field_text(cli->values[MS_OPT_NAME]);
+        m.context = &context;
+        context.env = env;
+        context.n_env = ms_field_count((const char *const *)env);
+        context.python = interpreter;
+        context.n_python = python[0] != 0;
+        code =
+            ms_jobs_ask(t, MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB, &m.base, &answer);
+    } else {
+        ms_out_fail(cli, code, "out of memory, or this folder is gone");
+    }
+    ms_session_env_free(env);
+    *out = (Muster__JobStatus *)answer;
+    return code;
+}
+
+enum ms_exit ms_cmd_submit(const struct ms_cli *cli)
+{
+    MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
+    MS_CLEANUP(ms_job_finish) struct ms_job job = {0};
+    MS_CLEANUP(ms_cleanup_free) char *text = NULL;
+    Muster__JobStatus *status = NULL;
+    enum ms_exit code = ms_jobs_check(cli, &job);
+
+    if (code)
+        return code;
+    text = read_text(cli->operands[0]);
+    if (!text)
+        return ms_out_fail(
+            cli, MS_EXIT_USAGE, "%s: %s", cli->operands[0], strerror(errno));
+    code = ms_jobs_target(&t, cli, true);
+    if (!code)
+        code = send(cli, &t, text, &status);
+    if (code)
+        return code;
+    if (ms_cli_has(cli, MS_OPT_JSON))
+        code = ms_out_json(ms_jobs_json(status));
+    else
+        printf("%s\n", status->name);
+    muster__job_status__free_unpacked(status, NULL);
+    return code;
+}

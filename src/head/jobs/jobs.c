@@ -1,0 +1,380 @@
+/* jobs.c - all jobs of a head: their life, the queue, and what the head tells them */
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "head/fleet/fleet.h"
+#include "head/head_impl.h"
+#include "head/jobs/jobs_impl.h"
+#include "head/ops/op.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one job ----------------------------------------------------------------------- */
+
+struct ms_hosted *ms_hosted_find(const struct ms_jobs *j, const char *name)
+{
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (!job->is_forgotten && strcmp(job->name, name) == 0)
+            return job;
+    return NULL;
+}
+
+const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
+                                              uint32_t role)
+{
+    return &job->file.roles[job->file_roles[role]];
+}
+
+const char *
+ms_hosted_cluster(const struct ms_hosted *job, uint32_t role, char out[MS_NAME_MAX + 1])
+{
+    const char *name = role == MS_JOB_DRIVER ? MS_JOB_DRIVER_NAME
+                                             : ms_hosted_file_role(job, role)->name;
+
+    /* check_names has seen to it that it fits */
+    if (snprintf(out, MS_NAME_MAX + 1, "%s.%s", job->name, name) > (int)MS_NAME_MAX)
+        out[MS_NAME_MAX] = 0;
+    return out;
+}
+
+uint32_t ms_hosted_role(const struct ms_hosted *job, const char *cluster)
+{
+    size_t len = strlen(job->name);
+
+    if (strncmp(cluster, job->name, len) != 0 || cluster[len] != '.')
+        return MS_JOB_NO_ROLE;
+    if (strcmp(cluster + len + 1, MS_JOB_DRIVER_NAME) == 0)
+        return MS_JOB_DRIVER;
+    return ms_job_core_find_role(job->core, cluster + len + 1);
+}
+
+/* Names of clusters are made of both, and one role's name is taken. */
+static int check_names(const struct ms_hosted *job, struct ms_error *err)
+{
+    for (size_t i = 0; i < job->file.role_count; i++) {
+        const char *role = job->file.roles[i].name;
+
+        if (strcmp(role, MS_JOB_DRIVER_NAME) == 0)
+            return ms_error_set(
+                err, -EINVAL, "role '%s': that is the driver's name", role);
+        if (strlen(job->name) + 1 + strlen(role) > MS_NAME_MAX)
+            return ms_error_set(err,
+                                -EINVAL,
+                                "job '%s' and role '%s': both names together have more "
+                                "than %zu characters",
+                                job->name,
+                                role,
+                                MS_NAME_MAX - 1);
+    }
+    for (size_t i = 0; i < job->file.node_count; i++)
+        if (strlen(job->name) + 1 + strlen(job->file.nodes[i]->name) > MS_NAME_MAX)
+            return ms_error_set(err,
+                                -EINVAL,
+                                "job '%s' and node '%s': both names together have more "
+                                "than %zu characters",
+                                job->name,
+                                job->file.nodes[i]->name,
+                                MS_NAME_MAX - 1);
+    return strlen(job->name) + sizeof MS_JOB_KEY > MS_ORCH_KEY_MAX
+               ? ms_error_set(err, -EINVAL, "the name '%s' is too long", job->name)
+               : 0;
+}
+
+static int find_roles(struct ms_hosted *job)
+{
+    uint32_t count = 0;
+
+    job->file_roles = calloc(job->file.role_count + 1, sizeof *job->file_roles);
+    job->ranks = calloc(job->file.role_count + 1, sizeof *job->ranks);
+    if (!job->file_roles || !job->ranks)
+        return -ENOMEM;
+    for (size_t i = 0; i < job->file.role_count; i++)
+        if (ms_job_role_is_ours(&job->file.roles[i]))
+            job->file_roles[count++] = (uint32_t)i;
+    return 0;
+}
+
+static int read_file(struct ms_hosted *job, struct ms_error *err)
+{
+    const Muster__SubmitJob *m = job->submit;
+    const char *name;
+    int rc;
+
+    if (strlen(m->text) > MS_JOB_TEXT_FILE_MAX)
+        return ms_error_set(
+            err, -E2BIG, "%s has more than %zu bytes", m->file, MS_JOB_TEXT_FILE_MAX);
+    rc = ms_job_read(
+        &job->file, m->file[0] ? m->file : "job.yaml", m->text, strlen(m->text), err);
+    if (rc < 0)
+        return rc;
+    name = m->name[0] ? m->name : job->file.name ? job->file.name : "job";
+    rc = ms_name_check(name, "job", err);
+    if (rc < 0)
+        return rc;
+    snprintf(job->name, sizeof job->name, "%s", name);
+    snprintf(job->key, sizeof job->key, MS_JOB_KEY "%.59s", name);
+    rc = check_names(job, err);
+    if (rc == 0 && find_roles(job) < 0)
+        rc = ms_error_set(err, -ENOMEM, "out of memory");
+    return rc;
+}
+
+struct ms_hosted *
+ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *err)
+{
+    struct ms_hosted *job = calloc(1, sizeof *job);
+    int rc;
+
+    if (!job) {
+        muster__submit_job__free_unpacked(submit, NULL);
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    ms_list_init(&job->link);
+    ms_list_init(&job->waiting);
+    ms_list_init(&job->actions);
+    job->jobs = j;
+    job->submit = submit;
+    rc = read_file(job, err);
+    if (rc == 0)
+        rc = ms_hosted_start(job, err);
+    if (rc == 0)
+        rc = ms_machines_init(job, err);
+    if (rc == 0)
+        return job;
+    ms_hosted_destroy(job);
+    return NULL;
+}
+
+static void ranks_finish(struct ms_job_ranks *r)
+{
+    free(r->uids);
+    free(r->incarnations);
+}
+
+void ms_hosted_destroy(struct ms_hosted *job)
+{
+    if (!ms_list_is_empty(&job->link))
+        job->jobs->count--;
+    ms_list_remove(&job->link);
+    ms_doings_drop(job);
+    ms_machines_finish(job);
+    ms_timer_finish(&job->wake);
+    ms_timer_finish(&job->retry);
+    ms_list_each (w, &job->waiting, struct ms_job_waiting, link) {
+        ms_list_remove(&w->link);
+        ms_buf_finish(&w->data);
+        free(w);
+    }
+    for (uint32_t i = 0; job->ranks && i < job->file.role_count; i++)
+        ranks_finish(&job->ranks[i]);
+    ranks_finish(&job->driver);
+    free(job->ranks);
+    free(job->file_roles);
+    ms_job_core_destroy(job->core);
+    ms_job_finish(&job->file);
+    muster__submit_job__free_unpacked(job->submit, NULL);
+    free(job);
+}
+
+/* ---- the queue --------------------------------------------------------------------- */
+
+static enum ms_job_stage stage_of(const struct ms_hosted *job)
+{
+    return ms_job_core_view(job->core).stage;
+}
+
+/* Does it need all of this machine? Described nodes are only in the books. */
+static bool needs_machine(const struct ms_hosted *job)
+{
+    return !job->file.has_nodes && !job->is_on_ours;
+}
+
+/* Somebody before it in the queue, or who holds what it needs. */
+static const struct ms_hosted *who_is_before(const struct ms_hosted *job)
+{
+    struct ms_job_queued mine = {job->file.priority, job->submitted_ns, job->id};
+
+    if (!needs_machine(job))
+        return NULL;
+    ms_list_each (other, &job->jobs->all, struct ms_hosted, link) {
+        struct ms_job_queued its = {
+            other->file.priority, other->submitted_ns, other->id};
+        enum ms_job_stage s = stage_of(other);
+
+        if (other == job || !needs_machine(other) || ms_job_stage_is_over(s) ||
+            s == MS_JOB_STAGE_SUSPENDED)
+            continue;
+        if (s != MS_JOB_STAGE_QUEUED || ms_job_queue_compare(&its, &mine) < 0)
+            return other;
+    }
+    return NULL;
+}
+
+static void admit(struct ms_jobs *j)
+{
+    ms_list_each (job, &j->all, struct ms_hosted, link) {
+        if (job->is_recovering || job->is_feeding ||
+            stage_of(job) != MS_JOB_STAGE_QUEUED || who_is_before(job))
+            continue;
+        ms_hosted_feed(job, &(struct ms_job_event){.what = MS_JOB_ADMITTED});
+    }
+}
+
+/* What a job that is over leaves: its orchestrator, and when it was deleted all of it. */
+static void sweep(struct ms_jobs *j)
+{
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (job->fleet && !job->is_recovering && ms_job_stage_is_over(stage_of(job)) &&
+            ms_list_is_empty(&job->actions) && ms_fleet_end(job->fleet))
+            ms_fleet_destroy(MS_TAKE(job->fleet));
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (job->is_forgotten && !job->is_feeding && ms_list_is_empty(&job->actions) &&
+            !job->fleet)
+            ms_hosted_destroy(job);
+}
+
+static void on_later(void *arg)
+{
+    struct ms_jobs *j = arg;
+
+    if (j->is_ending)
+        return;
+    admit(j);
+    sweep(j);
+    ms_head_op_retry_all(&j->waiting);
+}
+
+/* Not from inside of a change: that may still be under way. */
+void ms_jobs_changed(struct ms_jobs *j)
+{
+    ms_timer_set(&j->later, 0);
+}
+
+/* ---- what the head tells ----------------------------------------------------------- */
+
+static struct ms_hosted *find_by_id(const struct ms_jobs *j, uint64_t id)
+{
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (job->id == id)
+            return job;
+    return NULL;
+}
+
+void ms_jobs_worker_exited(struct ms_jobs *j,
+                           const struct ms_slot *slot,
+                           const Muster__Exit *exit)
+{
+    struct ms_hosted *job = j ? find_by_id(j, slot->cluster->driver) : NULL;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
+    struct ms_job_report report = {.rank = slot->rank,
+                                   .seen = MS_JOB_SEEN_ENDED,
+                                   .signaled = exit->signaled != 0,
+                                   .code = exit->code,
+                                   .node = slot->node};
+
+    if (!job || j->is_ending || job->is_recovering || exit->requested)
+        return; /* of one that is recovered all ends are told then */
+    report.role = ms_hosted_role(job, slot->cluster->name);
+    if (report.role == MS_JOB_NO_ROLE)
+        return;
+    report.incarnation = ms_hosted_incarnation(job, report.role, slot->now.uid);
+    report.cause = (uint8_t)ms_job_cause_of(exit);
+    if (!report.incarnation)
+        return; /* of an action under way, which tells of it */
+    ms_job_exit_text(exit, &text);
+    ms_hosted_feed(job,
+                   &(struct ms_job_event){.what = MS_JOB_EXITED,
+                                          .text = ms_buf_str(&text),
+                                          .reports = &report,
+                                          .report_count = 1});
+}
+
+struct ms_fleet *ms_jobs_fleet(const struct ms_jobs *j, const char *key)
+{
+    if (!j)
+        return NULL;
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (job->fleet && strcmp(job->key, key) == 0)
+            return job->fleet;
+    return NULL;
+}
+
+bool ms_jobs_lend(const struct ms_jobs *j, const char *node)
+{
+    if (!j)
+        return false;
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (ms_fleet_lends(job->fleet, node))
+            return true;
+    return false;
+}
+
+const char **ms_jobs_nodes_of(const struct ms_jobs *j,
+                              const Muster__DriverContext *context)
+{
+    static const char variable[] = "MUSTER_JOB=";
+    const struct ms_hosted *job = NULL;
+
+    for (size_t i = 0; j && i < context->n_env && !job; i++)
+        if (strncmp(context->env[i], variable, sizeof variable - 1) == 0)
+            job = ms_hosted_find(j, context->env[i] + sizeof variable - 1);
+    return job ? ms_machines_nodes(job) : NULL;
+}
+
+/* ---- life -------------------------------------------------------------------------- */
+
+int ms_jobs_open(struct ms_head *h, const char *agent_path, struct ms_error *err)
+{
+    struct ms_jobs *j;
+    int rc;
+
+    if (!h->persist.journal)
+        return 0;
+    j = h->jobs = calloc(1, sizeof *j);
+    if (!j)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    j->head = h;
+    ms_list_init(&j->all);
+    ms_list_init(&j->waiting);
+    snprintf(j->agent_path, sizeof j->agent_path, "%s", agent_path);
+    rc = ms_timer_init(&j->recover, h->loop, ms_jobs_recover, j);
+    if (rc == 0)
+        rc = ms_timer_init(&j->later, h->loop, on_later, j);
+    if (rc < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    rc = ms_jobs_read(j, err);
+    if (rc == 0)
+        ms_timer_set(&j->recover, 0);
+    return rc;
+}
+
+void ms_jobs_destroy(struct ms_jobs *j)
+{
+    if (!j)
+        return;
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        ms_hosted_destroy(job);
+    ms_timer_finish(&j->recover);
+    ms_timer_finish(&j->later);
+    free(j);
+}
+
+void ms_jobs_quit(struct ms_jobs *j)
+{
+    if (j)
+        j->is_ending = true;
+}
+
+bool ms_jobs_end(struct ms_jobs *j)
+{
+    bool is_over = true;
+
+    if (!j)
+        return true;
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (job->fleet && !ms_fleet_end(job->fleet))
+            is_over = false;
+    return is_over;
+}

@@ -1,0 +1,53 @@
+/* jobs.h - jobs that a daemon head hosts
+ *
+ * A job is kept alive by its core (job/core/core.h), which decides; here it is carried out:
+ * machines are reserved (fleet/), roles and the driver are clusters (clusters/), events are in
+ * the journal (state/) before anything follows from them. Files:
+ *
+ *   jobs.c      all jobs: opening, the queue, the end; what the rest of the head tells them
+ *   ask.c       the verbs; status.c: what they answer
+ *   feed.c      one job: an event into the journal and the core, actions out
+ *   act.c       actions, by the table of what each of them is; act_role.c: those of roles
+ *   machines.c  what is reserved for a job
+ *   spec.c      clusters of a job: its roles, its driver
+ *   recover.c   jobs of the head before, from the journal
+ *
+ * A head that keeps no journal hosts no jobs. All of this is for the head's thread.
+ */
+#ifndef MS_HEAD_JOBS_JOBS_H
+#define MS_HEAD_JOBS_JOBS_H
+
+#include "base/error.h"
+#include "cluster/registry.h"
+#include "proto/muster.pb-c.h"
+
+#include <stdbool.h>
+
+struct ms_fleet;
+struct ms_head;
+struct ms_jobs;
+
+/* h->jobs, with those of the journal; the head listens already. `agent_path` is the muster
+ * executable. 0, or why not. */
+int ms_jobs_open(struct ms_head *h, const char *agent_path, struct ms_error *err);
+void ms_jobs_destroy(struct ms_jobs *j); /* NULL is nothing */
+
+/* A worker has ended. NULL has no jobs. */
+void ms_jobs_worker_exited(struct ms_jobs *j,
+                           const struct ms_slot *slot,
+                           const Muster__Exit *exit);
+/* The orchestrator of the job whose reservation has this key; NULL: there is none. */
+struct ms_fleet *ms_jobs_fleet(const struct ms_jobs *j, const char *key);
+/* This node is lent to a job. */
+bool ms_jobs_lend(const struct ms_jobs *j, const char *node);
+/* The nodes that this driver may use, because it is a job's: NULL-terminated and malloc'd,
+ * borrowing its texts. NULL: it is none, or out of memory. */
+const char **ms_jobs_nodes_of(const struct ms_jobs *j,
+                              const Muster__DriverContext *context);
+/* The head ends: from now on nothing that happens is an event of a job. */
+void ms_jobs_quit(struct ms_jobs *j);
+/* After that: machines of jobs are given back; the jobs stay in the journal. True when
+ * nothing is left. */
+bool ms_jobs_end(struct ms_jobs *j);
+
+#endif

@@ -1,0 +1,221 @@
+/* jobs_impl.h - what the files of jobs.h share */
+#ifndef MS_HEAD_JOBS_JOBS_IMPL_H
+#define MS_HEAD_JOBS_JOBS_IMPL_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "head/jobs/jobs.h"
+#include "io/loop.h"
+#include "job/core/core.h"
+#include "job/file.h"
+#include "orchestrator/orchestrator.h"
+
+#include <limits.h>
+
+#define MS_JOBS_MAX          ((size_t)1024)
+#define MS_JOB_TEXT_FILE_MAX ((size_t)1 << 20) /* of a file that is submitted */
+#define MS_JOB_SNAPSHOT      256               /* events until the next one */
+#define MS_JOB_LINES_MAX     ((uint64_t)20000) /* that are kept of one job */
+#define MS_JOB_RETRY_NS      (1 * MS_NS_PER_S) /* a journal that cannot be written */
+#define MS_JOB_MEND_NS       (2 * MS_NS_PER_S) /* a node that was lost */
+#define MS_JOB_KEY           "job."            /* before the names of reservations */
+#define MS_JOB_DRIVER_NAME   "driver"
+
+/* Which incarnation of the core each rank of a role has. */
+struct ms_job_ranks {
+    uint64_t *uids;
+    uint32_t *incarnations;
+    size_t count;
+};
+
+/* An event that is not in the core yet, as bytes. */
+struct ms_job_waiting {
+    struct ms_list link; /* ms_hosted.waiting */
+    bool is_kept;        /* it goes into the journal */
+    struct ms_buf data;
+};
+
+/* One job. */
+struct ms_hosted {
+    struct ms_list link; /* ms_jobs.all, by age */
+    struct ms_jobs *jobs;
+    char name[MS_NAME_MAX + 1];
+    char key[MS_ORCH_KEY_MAX + 1]; /* of its reservation */
+    uint64_t id;                   /* clusters of it have it as their driver's */
+    Muster__SubmitJob *submit;
+    struct ms_job file;
+    uint32_t *file_roles; /* of each role of the core: its index in the file */
+    struct ms_job_core *core;
+    int64_t submitted_ns, ended_ns; /* since 1970 */
+
+    /* feed.c */
+    int64_t ahead_ns; /* the job's time is so much more than the loop's */
+    uint64_t event_number, snapshot_number, line_number;
+    struct ms_list waiting;
+    bool is_feeding;
+    bool is_recovering; /* nothing is carried out until it is known what there is */
+    bool is_forgotten;  /* nothing is left of it */
+    struct ms_timer wake, retry;
+    struct ms_error journal; /* why it cannot be written; code 0: it can */
+
+    /* act.c */
+    struct ms_job_ranks *ranks; /* of each role of the core */
+    struct ms_job_ranks driver;
+    struct ms_list actions; /* under way */
+
+    /* machines.c */
+    struct ms_fleet *fleet; /* NULL: the head's own nodes, or none yet */
+    bool is_on_ours; /* it runs on nodes that have joined the head by themselves */
+    bool is_mending;
+    struct ms_timer mend;
+};
+
+struct ms_jobs {
+    struct ms_head *head;
+    char agent_path[PATH_MAX];
+    struct ms_list all;
+    struct ms_list waiting; /* operations that wait for events, or for an end */
+    struct ms_timer recover, later;
+    size_t count;
+    bool is_ending;
+};
+
+/* ---- jobs.c ------------------------------------------------------------------------ */
+
+struct ms_hosted *ms_hosted_find(const struct ms_jobs *j, const char *name);
+/* Takes the message, also on failure. NULL: with the reason. */
+struct ms_hosted *
+ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *err);
+void ms_hosted_destroy(struct ms_hosted *job);
+/* Something has changed: who waits looks again; the queue too. */
+void ms_jobs_changed(struct ms_jobs *j);
+/* The cluster of a role (MS_JOB_DRIVER: of the driver). Returns `out`. */
+const char *ms_hosted_cluster(const struct ms_hosted *job,
+                              uint32_t role,
+                              char out[MS_NAME_MAX + 1]);
+/* The role of that cluster; MS_JOB_NO_ROLE: it is none of this job. */
+uint32_t ms_hosted_role(const struct ms_hosted *job, const char *cluster);
+const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
+                                              uint32_t role);
+
+/* ---- feed.c ------------------------------------------------------------------------ */
+
+int ms_hosted_start(struct ms_hosted *job, struct ms_error *err); /* its timers */
+int64_t ms_hosted_now_ns(const struct ms_hosted *job);
+/* An event that has happened: it is in the core sooner or later. */
+void ms_hosted_feed(struct ms_hosted *job, const struct ms_job_event *e);
+/* One that a person wants: 0, or why not, and nothing has changed. */
+int ms_hosted_want(struct ms_hosted *job,
+                   const struct ms_job_event *e,
+                   struct ms_error *err);
+/* One more line of the explanation. */
+void ms_hosted_say(struct ms_hosted *job, const struct ms_job_action *said);
+/* The same, of the host itself. */
+void ms_hosted_note(struct ms_hosted *job,
+                    enum ms_job_level level,
+                    const char *fmt,
+                    ...) __attribute__((format(printf, 3, 4)));
+/* "NAME/00000000000000000012" */
+void ms_hosted_number_key(const struct ms_hosted *job, uint64_t number, char out[96]);
+/* Its record in the journal, as it is now. */
+int ms_hosted_keep(struct ms_hosted *job, struct ms_error *err);
+/* Nothing of it stays in the journal. */
+void ms_hosted_forget(struct ms_hosted *job);
+
+/* ---- act.c ------------------------------------------------------------------------- */
+
+struct ms_head_op;
+
+/* An action that is under way; freed by its answer. */
+struct ms_job_doing {
+    struct ms_list link; /* ms_hosted.actions */
+    struct ms_hosted *job;
+    uint32_t what, role, count, incarnation, memory;
+    uint64_t id;
+    uint32_t *ranks;
+    size_t rank_count;
+    struct ms_head_op *op; /* NULL: nothing is asked now */
+    /* when `op` has completed: what is next */
+    void (*next)(struct ms_job_doing *d, int rc, const struct ms_error *why);
+};
+
+void ms_job_carry_out(struct ms_hosted *job, const struct ms_job_action *a);
+/* The answers. */
+void ms_doing_done(struct ms_job_doing *d);
+void ms_doing_failed(struct ms_job_doing *d,
+                     enum ms_job_failure failure,
+                     const struct ms_job_report *reports,
+                     size_t report_count,
+                     const char *text);
+/* By the code of an error. */
+void ms_doing_failed_with(struct ms_job_doing *d, int rc, const struct ms_error *why);
+/* Ask the head; then `next`. */
+void ms_doing_ask(struct ms_job_doing *d,
+                  const Muster__DriverToHead *m,
+                  void (*next)(struct ms_job_doing *d,
+                               int rc,
+                               const struct ms_error *why));
+void ms_doings_drop(struct ms_hosted *job);
+
+/* ---- act_role.c -------------------------------------------------------------------- */
+
+void ms_act_create(struct ms_job_doing *d);
+void ms_act_replace(struct ms_job_doing *d);
+void ms_act_restart(struct ms_job_doing *d);
+void ms_act_resize(struct ms_job_doing *d);
+void ms_act_destroy(struct ms_job_doing *d);
+void ms_act_start_driver(struct ms_job_doing *d);
+void ms_act_stop_driver(struct ms_job_doing *d);
+/* Of a rank whose process this is now; 0: not known. */
+uint32_t
+ms_hosted_incarnation(const struct ms_hosted *job, uint32_t role, uint64_t uid);
+/* What the cluster has now; processes that are not known are of this incarnation. */
+void ms_hosted_note_ranks(struct ms_hosted *job,
+                          uint32_t role,
+                          const struct ms_cluster *c,
+                          uint32_t incarnation);
+/* Those that have ended, again: the core ignores what it knows. */
+void ms_hosted_tell_ends(struct ms_hosted *job, uint32_t role);
+struct ms_job_ranks *ms_hosted_ranks(struct ms_hosted *job, uint32_t role);
+/* What an exit is to the core; the text is for the event. */
+enum ms_job_cause ms_job_cause_of(const Muster__Exit *exit);
+void ms_job_exit_text(const Muster__Exit *exit, struct ms_buf *out);
+
+/* ---- machines.c -------------------------------------------------------------------- */
+
+void ms_act_reserve(struct ms_job_doing *d);
+void ms_act_release(struct ms_job_doing *d);
+void ms_act_avoid(struct ms_job_doing *d, const char *node, const char *reason);
+int ms_machines_init(struct ms_hosted *job, struct ms_error *err);
+void ms_machines_finish(struct ms_hosted *job);
+/* Reserve again what the head before had; it is the same. */
+void ms_machines_recover(struct ms_hosted *job);
+/* The names of its nodes that are there, NULL-terminated, malloc'd, borrowed texts. */
+const char **ms_machines_nodes(const struct ms_hosted *job);
+bool ms_machines_are_back(const struct ms_hosted *job);
+
+/* ---- spec.c ------------------------------------------------------------------------ */
+
+/* To be freed with muster__cluster_spec__free_unpacked; NULL with the reason. */
+Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
+                                     uint32_t role,
+                                     uint32_t count,
+                                     uint32_t memory,
+                                     struct ms_error *err);
+Muster__ClusterSpec *
+ms_spec_of_driver(const struct ms_hosted *job, uint32_t attempt, struct ms_error *err);
+/* What the file says of roles, for the driver; the key-value store has it. */
+int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err);
+
+/* ---- status.c ---------------------------------------------------------------------- */
+
+/* NULL: out of memory. */
+Muster__JobStatus *ms_hosted_status(const struct ms_hosted *job);
+
+/* ---- recover.c --------------------------------------------------------------------- */
+
+int ms_jobs_read(struct ms_jobs *j, struct ms_error *err);
+void ms_jobs_recover(void *jobs); /* of the timer `recover` */
+
+#endif

@@ -1,0 +1,316 @@
+/* machines.c - what is reserved for a job, and kept whole */
+#include "base/cleanup.h"
+#include "head/fleet/fleet.h"
+#include "head/head_impl.h"
+#include "head/jobs/jobs_impl.h"
+#include "head/nodes/node.h"
+#include "head/ops/op.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* For machines to be lent and to join. */
+#define RESERVE_NS (120 * MS_NS_PER_S)
+
+static const char *on_of(const struct ms_hosted *job)
+{
+    return job->file.on ? job->file.on : "local";
+}
+
+static struct ms_head *head_of(const struct ms_hosted *job)
+{
+    return job->jobs->head;
+}
+
+/* ---- which nodes ------------------------------------------------------------------- */
+
+static bool is_ours(const struct ms_hosted *job, const struct ms_node *n)
+{
+    if (n->state != MS_NODE_READY)
+        return false;
+    if (job->is_on_ours)
+        return !ms_jobs_lend(job->jobs, n->name);
+    return ms_fleet_lends(job->fleet, n->name);
+}
+
+const char **ms_machines_nodes(const struct ms_hosted *job)
+{
+    const char **names;
+    size_t count = 0;
+
+    ms_list_each (n, &head_of(job)->nodes, struct ms_node, link)
+        count += is_ours(job, n);
+    names = calloc(count + 1, sizeof *names);
+    count = 0;
+    ms_list_each (n, &head_of(job)->nodes, struct ms_node, link)
+        if (names && is_ours(job, n))
+            names[count++] = n->name;
+    return names;
+}
+
+static bool has_own_nodes(const struct ms_hosted *job)
+{
+    ms_list_each (n, &head_of(job)->nodes, struct ms_node, link)
+        if (!ms_jobs_lend(job->jobs, n->name))
+            return true;
+    return false;
+}
+
+/* ---- its orchestrator -------------------------------------------------------------- */
+
+/* What an agent of a node in a network namespace is started by. */
+struct prefix {
+    const char *words[5];
+};
+
+static int open_fleet(struct ms_hosted *job, struct ms_error *err)
+{
+    const struct ms_job *file = &job->file;
+    MS_CLEANUP(ms_cleanup_free)
+    struct prefix *made = calloc(file->node_count + 1, sizeof *made);
+    MS_CLEANUP(ms_cleanup_free)
+    const char *const **prefixes = calloc(file->node_count + 1, sizeof *prefixes);
+    char before[MS_NAME_MAX + 2];
+
+    if (!made || !prefixes)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < file->node_count; i++)
+        if (file->netns[i]) {
+            made[i] = (struct prefix){{"ip", "netns", "exec", file->netns[i], NULL}};
+            prefixes[i] = made[i].words;
+        }
+    snprintf(before, sizeof before, "%s.", job->name);
+    job->fleet = ms_fleet_create(
+        head_of(job),
+        &(struct ms_head_lender){.name = on_of(job),
+                                 .agent_path = job->jobs->agent_path,
+                                 .nodes = (const Muster__NodeShape *const *)file->nodes,
+                                 .node_count = file->node_count,
+                                 .prefixes = prefixes,
+                                 .agent_prefix = before,
+                                 .is_durable = true},
+        err);
+    return job->fleet ? 0 : err->code;
+}
+
+/* ---- asking ----------------------------------------------------------------------- */
+
+static void fill_reserve(const struct ms_hosted *job,
+                         Muster__PlaceGroup *pieces,
+                         Muster__Reserve *reserve,
+                         Muster__DriverToHead *m)
+{
+    pieces->name = (char *)(uintptr_t)job->key;
+    pieces->timeout_ns = job->file.timeout_s
+                             ? job->file.timeout_s * (uint64_t)MS_NS_PER_S
+                             : (uint64_t)RESERVE_NS;
+    reserve->pieces = pieces;
+    reserve->whole = true;
+    m->body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESERVE;
+    m->reserve = reserve;
+}
+
+/* ---- keeping it whole -------------------------------------------------------------- */
+
+/* Nodes that were lost are asked for again: on this machine their agents are started anew.
+ * One question after the other: the piece that has ended is given back, then another is
+ * asked for. */
+struct mend {
+    struct ms_jobs *jobs;
+    char name[MS_NAME_MAX + 1];
+    uint32_t node;
+};
+
+static struct ms_hosted *job_of(const struct mend *m)
+{
+    return m->jobs->is_ending ? NULL : ms_hosted_find(m->jobs, m->name);
+}
+
+static void on_mended(struct ms_head_op *op, void *arg)
+{
+    struct mend *m = arg;
+    struct ms_hosted *job = job_of(m);
+    struct ms_error why = {0};
+
+    if (job) {
+        job->is_mending = false;
+        if (ms_head_op_result(op, &why) == 0)
+            ms_hosted_note(job,
+                           MS_JOB_INFO,
+                           "node %s is there again",
+                           job->file.has_nodes ? job->file.nodes[m->node]->name
+                                               : "localhost");
+        ms_timer_set(&job->mend, MS_JOB_MEND_NS);
+    }
+    ms_head_op_unref(op);
+    free(m);
+}
+
+static void on_given_back(struct ms_head_op *op, void *arg)
+{
+    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
+    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
+    Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct mend *m = arg;
+    struct ms_hosted *job = job_of(m);
+
+    if (job) {
+        fill_reserve(job, &pieces, &reserve, &r);
+        reserve.more = reserve.one_node = true;
+        reserve.node = m->node;
+    }
+    if (!job || !ms_head_request_then(head_of(job), &r, on_mended, m))
+        free(m);
+    ms_head_op_unref(op);
+}
+
+static void begin_mend(struct ms_hosted *job, uint32_t number, uint32_t node)
+{
+    Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
+    Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct mend *m = calloc(1, sizeof *m);
+
+    if (!m)
+        return;
+    m->jobs = job->jobs;
+    m->node = node;
+    memcpy(m->name, job->name, sizeof m->name);
+    release.key = job->key;
+    release.numbers = &number;
+    release.n_numbers = 1;
+    r.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
+    r.release_pieces = &release;
+    job->is_mending = ms_head_request_then(head_of(job), &r, on_given_back, m) != NULL;
+    if (!job->is_mending)
+        free(m);
+}
+
+static void on_mend(void *arg)
+{
+    struct ms_hosted *job = arg;
+    struct ms_job_view v = ms_job_core_view(job->core);
+    uint32_t number, node;
+
+    if (!job->fleet || !v.is_held || ms_job_stage_is_over(v.stage) || job->is_mending ||
+        v.stage == MS_JOB_STAGE_STOPPING || v.stage == MS_JOB_STAGE_SUSPENDING)
+        return;
+    if (!job->is_recovering && ms_fleet_find_lost(job->fleet, job->key, &number, &node))
+        begin_mend(job, number, node);
+    ms_timer_set(&job->mend, MS_JOB_MEND_NS);
+}
+
+int ms_machines_init(struct ms_hosted *job, struct ms_error *err)
+{
+    if (ms_timer_init(&job->mend, head_of(job)->loop, on_mend, job) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+void ms_machines_finish(struct ms_hosted *job)
+{
+    ms_timer_finish(&job->mend);
+    ms_fleet_destroy(MS_TAKE(job->fleet));
+}
+
+/* ---- actions ----------------------------------------------------------------------- */
+
+static void on_reserved(struct ms_job_doing *d, int rc, const struct ms_error *why)
+{
+    if (rc == 0) {
+        ms_timer_set(&d->job->mend, MS_JOB_MEND_NS);
+        ms_doing_done(d);
+    } else if (rc == -ETIMEDOUT) {
+        ms_doing_failed(d, MS_JOB_NO_ROOM, NULL, 0, why->text);
+    } else {
+        ms_doing_failed_with(d, rc, why);
+    }
+}
+
+void ms_act_reserve(struct ms_job_doing *d)
+{
+    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
+    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_hosted *job = d->job;
+    struct ms_error why = {0};
+
+    job->is_on_ours = !job->file.has_nodes && !job->file.on && has_own_nodes(job);
+    if (job->is_on_ours) {
+        ms_doing_done(d);
+        return;
+    }
+    if (!job->fleet && open_fleet(job, &why) < 0) {
+        ms_doing_failed_with(d, why.code ? why.code : -EIO, &why);
+        return;
+    }
+    fill_reserve(job, &pieces, &reserve, &m);
+    ms_doing_ask(d, &m, on_reserved);
+}
+
+static void on_released(struct ms_job_doing *d, int rc, const struct ms_error *why)
+{
+    if (rc < 0) {
+        ms_doing_failed_with(d, rc, why);
+        return;
+    }
+    ms_doing_done(d);
+}
+
+void ms_act_release(struct ms_job_doing *d)
+{
+    Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    ms_timer_cancel(&d->job->mend);
+    if (!d->job->fleet) {
+        ms_doing_done(d);
+        return;
+    }
+    release.key = d->job->key;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
+    m.release_pieces = &release;
+    ms_doing_ask(d, &m, on_released);
+}
+
+/* Where nothing is lent there is nobody to tell. */
+void ms_act_avoid(struct ms_job_doing *d, const char *node, const char *reason)
+{
+    if (d->job->fleet && node)
+        ms_fleet_avoid(d->job->fleet, node, reason ? reason : "");
+    ms_doing_done(d);
+}
+
+/* ---- after a restart of the head --------------------------------------------------- */
+
+static void on_recovered(struct ms_head_op *op, void *arg)
+{
+    struct ms_jobs *j = arg;
+
+    ms_head_op_unref(op);
+    if (!j->is_ending)
+        ms_timer_set(&j->recover, 0);
+}
+
+void ms_machines_recover(struct ms_hosted *job)
+{
+    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
+    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_error why = {0};
+
+    if (!ms_job_core_view(job->core).is_held)
+        return;
+    if (open_fleet(job, &why) < 0) {
+        ms_hosted_note(job, MS_JOB_WARNING, "its machines: %s", why.text);
+        return;
+    }
+    fill_reserve(job, &pieces, &reserve, &m);
+    ms_head_request_then(head_of(job), &m, on_recovered, job->jobs);
+    ms_timer_set(&job->mend, MS_JOB_MEND_NS);
+}
+
+bool ms_machines_are_back(const struct ms_hosted *job)
+{
+    return !job->fleet || ms_fleet_is_whole(job->fleet, job->key);
+}
