@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from generate_workers import Engine, PlainEngine, WholeEngine, answer
+from muster import DeadlineExceeded
 from muster.generate import Group, GroupDropped, Scheduler
 
 Make = Callable[..., Any]
@@ -74,6 +75,14 @@ def test_asyncio(cluster: Make) -> None:
         for group in found:
             check(group, 10, 2)
         assert [group async for group in sched] == []
+        slow = {"length": 50, "pace": 0.01}
+        group = sched.submit([9], n=2, max_new_tokens=99, sampling=slow)
+        with pytest.raises(DeadlineExceeded, match="2 of 2 replicas"):
+            await sched.get_batch_async(1, timeout=0.05)
+        async with sched.weights(version=1) as update:
+            assert update.replicas == [0, 1] and sched.stats()["running"] == 0
+        assert (await sched.get_batch_async(1, timeout=WAIT_S))[0] is group
+        check(group, 50, 2)
 
     with Scheduler(cluster(Engine, 2)) as sched:
         asyncio.run(main(sched))

@@ -225,6 +225,21 @@ class Scheduler:
         what = f"{groups} finished groups were not there"
         return self._until(lambda: self._take(groups), timeout, what)
 
+    async def get_batch_async(
+        self, groups: int = 1, *, timeout: float = WAIT_S
+    ) -> Groups:
+        """The same for asyncio."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._until_async(lambda: self._take(groups))
+        except DeadlineExceeded:
+            raise  # of a group
+        except TimeoutError:
+            what = f"{groups} finished groups were not there"
+            raise DeadlineExceeded(
+                f"{what} within {timeout} s: {self._state()}"
+            ) from None
+
     def _take(self, groups: int) -> Groups | None:
         with self._lock:
             self._serve()

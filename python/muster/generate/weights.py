@@ -16,7 +16,7 @@ class Update:
     """Made by `scheduler.weights()`.
 
     with sched.weights(version=7):             # all replicas stand still in the body
-        actor_infer.set_weights(weights)
+        actor_infer.set_weights(weights)           # `async with` in asyncio
 
     for replica in sched.weights(version=8, rolling=True):
         actor_infer[replica].set_weights(weights)   # this one alone stands still
@@ -73,6 +73,29 @@ class Update:
         while (replica := self._next()) >= 0:
             self.replicas.append(replica)
         return self
+
+    async def __aenter__(self) -> Self:
+        if self.rolling:
+            raise TypeError("rolling: go through the replicas with a for loop")
+        self._begin()
+        try:
+            while (replica := await self._next_async()) >= 0:
+                self.replicas.append(replica)
+        except BaseException:
+            self._fail()
+            raise
+        return self
+
+    async def _next_async(self) -> int:
+        from asyncio import timeout
+
+        async with timeout(self._timeout):
+            return await self._scheduler._until_async(
+                self._scheduler._core.weights_next
+            )
+
+    async def __aexit__(self, cls: type[BaseException] | None, *rest: object) -> None:
+        self.__exit__(cls)
 
     def __exit__(self, cls: type[BaseException] | None, *rest: object) -> None:
         if cls is not None:
