@@ -126,8 +126,13 @@ def test_a_new_worker_waits_for_the_next_weights(cluster: Make) -> None:
             assert update.replicas == [0, 1]
             c.execute_all_sync("set_weights", 2)
         assert [one["state"] for one in sched.stats()["replicas"]] == ["up", "up"]
+        c.replace(0)
+        c.execute_rank_zero_sync("set_weights", 2)
+        sched.restored(0)
+        assert [one["state"] for one in sched.stats()["replicas"]] == ["up", "up"]
         check_two = sched.submit([1], n=8, max_new_tokens=9).result(WAIT_S)
         assert {one.replica for one in check_two.samples} == {0, 1}
+        assert {v for one in check_two.samples for v in one.versions} == {2}
 
 
 def test_a_replica_that_dies_in_the_update(cluster: Make) -> None:

@@ -23,7 +23,7 @@ static PyObject *raise_errno(int rc, const char *what)
 
     if (rc == -ENOENT)
         return PyErr_Format(PyExc_LookupError, "%s: there is no such", what);
-    if (rc == -EINVAL)
+    if (rc == -EINVAL || rc == -EAGAIN)
         return PyErr_Format(PyExc_ValueError, "%s: not now, or not so", what);
     if (rc == -ENOMEM)
         return PyErr_NoMemory();
@@ -238,6 +238,7 @@ static PyObject *rollout_add(PyObject *self, PyObject *args)
 OF_NUMBER(drain, uint32_t, ms_rollout_drain)
 OF_NUMBER(cancel, uint64_t, ms_rollout_cancel)
 OF_NUMBER(weights_ready, uint32_t, ms_rollout_weights_ready)
+OF_NUMBER(restored, uint32_t, ms_rollout_restored)
 OF_NUMBER(pause, enum ms_weights_mode, ms_rollout_pause)
 
 #define PLAIN(name, call)                                                              \
@@ -579,6 +580,7 @@ static PyMethodDef rollout_methods[] = {
     {"weights_next", rollout_weights_next, METH_NOARGS, NULL},
     {"weights_ready", rollout_weights_ready, METH_O, NULL},
     {"weights_failed", rollout_weights_failed, METH_NOARGS, NULL},
+    {"restored", rollout_restored, METH_O, NULL},
     {"pause", rollout_pause, METH_O, NULL},
     {"is_paused", rollout_is_paused, METH_NOARGS, NULL},
     {"resume", rollout_resume, METH_NOARGS, NULL},

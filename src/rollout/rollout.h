@@ -176,6 +176,9 @@ int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica);
 int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t replica);
 /* Give it up: all go on with what they had. */
 int ms_rollout_weights_failed(struct ms_rollout *r);
+/* A replica that waits for weights was given those of the present version: it is used from now
+ * on. -ENOENT: there is no such; -EAGAIN: it does not wait, or an update is under way. */
+int ms_rollout_restored(struct ms_rollout *r, uint32_t replica);
 uint32_t ms_rollout_version(struct ms_rollout *r);
 
 /* Send nothing until resume; what runs is aborted and goes on later, ends (wait), or stands

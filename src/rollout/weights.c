@@ -205,6 +205,25 @@ int ms_rollout_weights_failed(struct ms_rollout *r)
     return 0;
 }
 
+int ms_rollout_restored(struct ms_rollout *r, uint32_t number)
+{
+    struct replica *rep;
+    int rc;
+    MS_LOCK(&r->lock);
+
+    rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    rep = ms_rollout_replica_find(r, number);
+    if (!rep)
+        return -ENOENT;
+    if (rep->state != MS_ROLLOUT_WAITING || r->is_updating)
+        return -EAGAIN;
+    rep->version = r->version;
+    ms_rollout_replica_up(r, rep);
+    return ms_rollout_step(r, NULL);
+}
+
 uint32_t ms_rollout_version(struct ms_rollout *r)
 {
     MS_LOCK(&r->lock);

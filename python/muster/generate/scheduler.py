@@ -391,6 +391,22 @@ class Scheduler:
         """
         return Update(self, version, mode, rolling, timeout, drain)
 
+    def restored(self, rank: int, *, timeout: float = WAIT_S) -> None:
+        """The new worker of this rank, which waits for the next update (`replace` or
+        `restart` made it), was given the present weights: use it from now on."""
+        replica = rank // self._stride
+
+        def restore() -> bool | None:
+            state = [one["state"] for one in self.stats()["replicas"]][replica]
+            if state == "up":
+                return True
+            if state != "waits for weights":
+                return None
+            self._core.restored(replica)
+            return True
+
+        self._until(restore, timeout, f"rank {rank} was not found again")
+
     @property
     def version(self) -> int:
         """Of the weights that the replicas have."""
