@@ -17,11 +17,12 @@ from grpo_loop import EXAMPLE, ROLES, SEED, join, share_out  # noqa: E402
 
 def classes() -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Of each role: its class, and the arguments of the constructor."""
+    import grpo_infer
     import workers
 
     return {
         "train": (workers.ActorTrain, (SEED,)),
-        "infer": (workers.ActorInfer, (SEED,)),
+        "infer": (grpo_infer.ActorInfer, (SEED,)),
         "reference": (workers.Reference, (SEED,)),
         "reward": (workers.Reward, ()),
     }
@@ -101,7 +102,9 @@ class OnRay(Hosted):
         env = {
             "RANK": str(rank),
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([PLAIN, str(EXAMPLE)]),
+            "PYTHONPATH": os.pathsep.join(
+                [PLAIN, str(EXAMPLE), str(EXAMPLE.parent.parent / "bench")]
+            ),
         }
         made = self.ray.remote(num_cpus=0, runtime_env={"env_vars": env})(cls)
         return made.remote(*args)

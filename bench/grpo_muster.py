@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import muster
+from grpo_infer import ActorInfer
 from grpo_loop import ROLES, SEED
-from workers import ActorInfer, ActorTrain, Reference, Reward
+from workers import ActorTrain, Reference, Reward
 
 
 class OnMuster:

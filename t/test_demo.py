@@ -1,6 +1,7 @@
 """The demo: its gradient is right, it learns, it survives a death, it leaves nothing."""
 
 import importlib
+import json
 import os
 import re
 import runpy
@@ -28,7 +29,7 @@ def example() -> Iterator[Any]:
     sys.path.insert(0, str(GRPO))
     yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
     sys.path.remove(str(GRPO))
-    for name in MODULES:
+    for name in (*MODULES, "ledger"):
         sys.modules.pop(name, None)
 
 
@@ -147,10 +148,21 @@ def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+def _files(folder: Path) -> tuple[str, ...]:
+    places = {"--curve": "curve.svg", "--timeline": "timeline.json"}
+    return tuple(
+        x for option, name in places.items() for x in (option, str(folder / name))
+    )
+
+
+def _requests(out: str) -> list[int]:
+    """Submitted, finished, resumed, lost, doubled, as the run has counted them."""
+    (line,) = re.findall(r"^Requests: .*", out, re.M)
+    return [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?= \w)", line)]
+
+
 def test_short_demo(tmp_path: Path) -> None:
-    curve = tmp_path / "curve.svg"
-    short = ("--steps", "30", "--target", "0.15", "--curve", str(curve))
-    done = _demo(tmp_path, *short)
+    done = _demo(tmp_path, "--steps", "30", "--target", "0.1", *_files(tmp_path))
     out = done.stdout
     assert done.returncode == 0, out + done.stderr
     for role in ("actor_train", "actor_infer", "reference", "reward"):
@@ -159,27 +171,70 @@ def test_short_demo(tmp_path: Path) -> None:
     assert "actor_infer/1 died and was replaced" in out
     assert re.search(r"^step  30/30 .* reward 0\.\d+ .* samples/s", out, re.M), out
     assert "Nothing is left but logs" in out and "What to try next" in out
-    drawn = ET.parse(curve).getroot()
+    submitted, finished, resumed, lost, doubled = _requests(out)
+    assert submitted >= 30 * 32 * 16 and finished == 30 * 32 * 16
+    assert resumed > 0 and (lost, doubled) == (0, 0)
+    (behind,) = re.findall(r"none of more than (\d+) behind", out)
+    assert int(behind) <= 1
+    drawn = ET.parse(tmp_path / "curve.svg").getroot()
     lines = [line.attrib["points"].split() for line in drawn.findall("{*}polyline")]
     assert [len(points) for points in lines[-2:]] == [30, 30]
     assert any("actor_infer/1" in (t.text or "") for t in drawn.findall("{*}text"))
+    _check_timeline(json.loads((tmp_path / "timeline.json").read_text())["traceEvents"])
 
 
-def test_a_death_changes_nothing(tmp_path: Path) -> None:
-    """The samples of a step are the same when they are asked for again."""
-    short = ("--steps", "6", "--target", "0", "--curve", str(tmp_path / "curve.svg"))
-    results = set()
-    for kill in ("never", "2", "4"):
-        done = _demo(tmp_path, *short, "--kill", kill)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert ("WorkerDied" in done.stdout) == (kill != "never")
-        results |= set(re.findall(r"^Reward .*", done.stdout, re.M))
-    assert len(results) == 1, results
+def _check_timeline(events: list[dict[str, Any]]) -> None:
+    threads = {
+        e["tid"]: e["args"]["name"].partition("@")[0]
+        for e in events
+        if e["name"] == "thread_name"
+    }
+
+    def spans(name: str) -> list[str]:
+        found = (e for e in events if e["ph"] == "X" and e["name"] == name)
+        return [threads[e["tid"]] for e in found]
+
+    assert spans("step") == ["driver"] * 30
+    assert len(spans("hand over weights")) == 30
+    assert len(spans("gradient")) == 30 * 2 * 2
+    generated = spans("generate")
+    assert len(generated) > 30 * 32 * 16 and len(set(generated)) == 2
+    # what ran on the one that died went on on the other
+    starts = {e["id"]: threads[e["tid"]] for e in events if e["ph"] == "s"}
+    ends = {e["id"]: threads[e["tid"]] for e in events if e["ph"] == "f"}
+    assert ("actor_infer/1", "actor_infer/0") in {(starts[i], ends[i]) for i in starts}
+
+
+@pytest.mark.parametrize("kill", ["never", "0"])
+def test_every_request_comes_once(tmp_path: Path, kill: str) -> None:
+    sizes = ("--steps", "4", "--prompts", "8", "--group", "4", "--target", "0")
+    done = _demo(tmp_path, *sizes, "--kill", kill, *_files(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("WorkerDied" in done.stdout) == (kill != "never")
+    submitted, finished, resumed, lost, doubled = _requests(done.stdout)
+    assert submitted >= finished == 4 * 8 * 4 and (lost, doubled) == (0, 0)
+    assert kill != "never" or resumed == 0
+
+
+def test_the_books_see_what_is_wrong(example: Any) -> None:
+    """They are no constants: what does not come is lost, what comes twice is doubled."""
+    ledger = importlib.import_module("ledger")
+    sample = SimpleNamespace(seq=0, versions=[3, 5], attempt=1)
+    group = SimpleNamespace(id=7, n=2, samples=[sample, sample])
+    scheduler = SimpleNamespace(
+        version=6, submit=lambda prompt, n: group, timeline=list
+    )
+    books = ledger.Ledger(scheduler)
+    books.submit([1], 2)
+    books.take([group])
+    assert books.lost == {(7, 1)} and books.doubled == 1
+    assert books.mixed == {(7, 0)} and books.oldest == 3
+    assert "1 lost, 1 doubled" in next(iter(books.lines()))
 
 
 def test_demo_that_does_not_learn_fails(tmp_path: Path) -> None:
-    curve = str(tmp_path / "curve.svg")
-    done = _demo(tmp_path, "--steps", "3", "--kill", "never", "--curve", curve)
+    short = ("--steps", "3", "--kill", "never")
+    done = _demo(tmp_path, *short, *_files(tmp_path))
     assert done.returncode == 1
     assert "less than the target" in done.stderr
 

@@ -1,10 +1,9 @@
-"""The roles. Each is a plain class; `register` says who gets which rows of a call.
+"""The roles, but for actor_infer (engine.py). Each is a plain class; `register` says who
+gets which rows of a call.
 
 With DP_MP_COMPUTE the rows of all arguments are shared out among the ranks, and what
 they return, an array or a dict of arrays, is put together again in the same order.
 """
-
-import os
 
 import grpo
 import numpy as np
@@ -40,30 +39,6 @@ class ActorTrain:
     @register(dispatch_mode=Dispatch.RANK_ZERO)
     def get_weights(self) -> Weights:
         return self.weights
-
-
-class ActorInfer:
-    """A replica that generates."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.rank = int(os.environ["RANK"])
-        self.weights: Weights = {}
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def set_weights(self, weights: Weights) -> None:
-        self.weights = weights
-
-    @register(dispatch_mode=Dispatch.DP_MP_COMPUTE)
-    def generate(self, prompts: Tokens, step: int) -> dict[str, Array | Tokens]:
-        """Samples; those of a step are the same when they are asked for again."""
-        random = np.random.default_rng([self.seed, step, self.rank])
-        answers, log_ps = policy.generate(self.weights, prompts, random)
-        return {"answers": answers, "log_ps": log_ps}
-
-    @register(dispatch_mode=Dispatch.DP_MP_COMPUTE)
-    def best(self, prompts: Tokens) -> Tokens:
-        return policy.generate(self.weights, prompts)[0]
 
 
 class Reference:

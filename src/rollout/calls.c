@@ -5,6 +5,7 @@
 #include "plain/plain.h"
 #include "plain/value.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,6 +143,7 @@ int ms_rollout_call_start_generate(struct ms_rollout *r,
     struct ms_plain_writer w;
     struct open_call *c;
 
+    assert(!q->stream); /* it decodes once at a time */
     ms_plain_writer_init(&w);
     put_request(&w, q, d);
     c = begin(r, rep, CALL_GENERATE, d->id, &w);

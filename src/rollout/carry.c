@@ -22,8 +22,8 @@ static void send(struct ms_rollout *r, const struct ms_generate_decision *d)
     }
     q->sample->replica = d->replica;
     q->sample->attempt = d->attempt;
-    if (ms_rollout_replica_has_changed(r, rep))
-        return; /* it is down, and that is the answer */
+    if (rep->state == MS_ROLLOUT_DOWN || ms_rollout_replica_has_changed(r, rep))
+        return; /* the event that says so is on its way, and is the answer */
     if (ms_rollout_call_start_generate(r, rep, q, d) < 0)
         ms_rollout_later(r, report(MS_FAILED, d->id, d->attempt));
 }
