@@ -26,6 +26,7 @@ static void shrunk(struct ms_core_role *r)
     r->next_size = 0;
     r->is_drained = false;
     r->drain_op = 0;
+    ms_role_look_for_retry(r);
 }
 
 static void say_done(struct ms_job_core *c, const struct ms_core_role *r, uint8_t doing)
@@ -64,6 +65,8 @@ static void done(struct ms_job_core *c, struct ms_core_role *r, uint8_t doing)
         r->is_up = true;
         r->up_ns = c->now_ns;
     }
+    if (doing != MS_JOB_DO_REPLACE)
+        r->is_unsure = false;
     r->waits = r->scale_tries = 0;
     if (r->size < r->wanted) /* there was no room for more */
         r->scale_retry_ns = c->now_ns + c->spec.backoff_max_ns;
@@ -167,6 +170,7 @@ not_resized(struct ms_job_core *c, struct ms_core_role *r, const struct ms_job_e
     r->wanted = r->size;
     r->next_size = 0;
     r->is_drained = false;
+    ms_role_look_for_retry(r);
     ms_say(c,
            MS_JOB_ERROR,
            ms_role_index(c, r),
@@ -244,6 +248,9 @@ static void not_done(struct ms_job_core *c,
                      uint8_t doing,
                      const struct ms_job_event *e)
 {
+    if (e->failure == MS_JOB_NOT_ASKED &&
+        (doing == MS_JOB_DO_CREATE || doing == MS_JOB_DO_RESIZE))
+        r->is_unsure = true;
     if (!ms_core_goes_up(c))
         undo(r, doing, c->now_ns);
     else if (e->failure == MS_JOB_NOT_ASKED)
@@ -304,6 +311,12 @@ void ms_role_answer(struct ms_job_core *c,
 
     if (e->id == r->dump_op) {
         ms_hang_dumped(c, r, e);
+        return;
+    }
+    if (e->id == r->stray_op) {
+        r->stray_op = 0;
+        r->has_strays |= e->what == MS_JOB_NOT_DONE;
+        r->stray_retry_ns = c->now_ns + c->spec.backoff_max_ns;
         return;
     }
     if (e->id == r->drain_op) {

@@ -39,7 +39,7 @@ static void reserve(struct ms_job_core *c)
         return;
     if (c->pending_ns == MS_NEVER)
         c->pending_ns = c->now_ns;
-    if (c->held == MS_CORE_NOT_HELD && !c->cannot_ask && c->now_ns >= c->held_retry_ns)
+    if (c->held_op == 0 && !c->cannot_ask && c->now_ns >= c->held_retry_ns)
         ask(c, MS_JOB_DO_RESERVE, MS_CORE_ASKED);
 }
 
@@ -68,7 +68,9 @@ static void not_reserved(struct ms_job_core *c, const struct ms_job_event *e)
 {
     const char *text = e->text ? e->text : "no reason given";
 
-    c->held = MS_CORE_NOT_HELD;
+    c->is_held_unsure |= e->failure == MS_JOB_NOT_ASKED;
+    if (!c->is_held_unsure)
+        c->held = MS_CORE_NOT_HELD;
     if (e->failure == MS_JOB_REFUSED) {
         ms_job_end(
             c, MS_JOB_STAGE_FAILED, MS_JOB_NO_CAPACITY, 1, "not reserved: %s", text);
@@ -90,9 +92,9 @@ static void not_released(struct ms_job_core *c, const struct ms_job_event *e)
     const char *text = e->text ? e->text : "no reason given";
     int64_t backoff_ns;
 
-    if (c->held_tries < UINT8_MAX)
+    if (e->failure != MS_JOB_NOT_ASKED)
         c->held_tries++;
-    backoff_ns = ms_backoff_ns(c, c->held_tries);
+    backoff_ns = ms_backoff_ns(c, c->held_tries + 1u);
     c->held_retry_ns = c->now_ns + backoff_ns;
     if (e->failure == MS_JOB_NOT_ASKED || c->held_tries < MS_CORE_TRIES_MAX)
         return;
@@ -105,6 +107,7 @@ static void not_released(struct ms_job_core *c, const struct ms_job_event *e)
            MS_CORE_TRIES_MAX,
            text);
     c->held = MS_CORE_NOT_HELD;
+    c->is_held_unsure = false;
     c->held_retry_ns = 0;
 }
 
@@ -115,6 +118,7 @@ static void answer_held(struct ms_job_core *c, const struct ms_job_event *e)
     c->held_op = 0;
     if (is_done) {
         c->held = c->held == MS_CORE_ASKED ? MS_CORE_HELD : MS_CORE_NOT_HELD;
+        c->is_held_unsure = false;
         c->held_tries = 0;
         c->held_retry_ns = 0;
         if (c->held == MS_CORE_HELD)

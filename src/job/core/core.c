@@ -201,7 +201,7 @@ static void take_answer(struct ms_job_core *c, const struct ms_job_event *e)
     }
     for (uint32_t i = 0; i < c->spec.role_count; i++)
         if (c->roles[i].op == e->id || c->roles[i].dump_op == e->id ||
-            c->roles[i].drain_op == e->id) {
+            c->roles[i].drain_op == e->id || c->roles[i].stray_op == e->id) {
             ms_role_answer(c, &c->roles[i], e);
             return;
         }
@@ -237,11 +237,14 @@ static void take_cannot_ask(struct ms_job_core *c, const struct ms_job_event *e)
            e->text ? e->text : "no reason given");
 }
 
-/* Time in which nobody could be asked is no time that anybody has let pass. */
-static void shift(int64_t *at_ns, int64_t by_ns)
+/* Time in which nobody could be asked is no time that anybody has let pass. `since_ns` is
+ * when it began to count. */
+static void shift(const struct ms_job_core *c, int64_t *at_ns, int64_t since_ns)
 {
+    int64_t from_ns = since_ns > c->cannot_ask_ns ? since_ns : c->cannot_ask_ns;
+
     if (*at_ns != MS_NEVER)
-        *at_ns = ms_deadline_ns(*at_ns, by_ns);
+        *at_ns = ms_deadline_ns(*at_ns, c->now_ns - from_ns);
 }
 
 static void take_can_ask(struct ms_job_core *c, const struct ms_job_event *e)
@@ -252,10 +255,10 @@ static void take_can_ask(struct ms_job_core *c, const struct ms_job_event *e)
     if (!c->cannot_ask)
         return;
     c->cannot_ask = false;
-    shift(&c->pending_ns, away_ns);
-    shift(&c->unknown_ns, away_ns);
+    shift(c, &c->pending_ns, c->pending_ns);
+    shift(c, &c->unknown_ns, c->unknown_ns - c->spec.unknown_ns);
     for (uint32_t i = 0; i < c->spec.role_count; i++)
-        shift(&c->roles[i].pending_ns, away_ns);
+        shift(c, &c->roles[i].pending_ns, c->roles[i].pending_ns);
     ms_say(c,
            MS_JOB_INFO,
            MS_JOB_NO_ROLE,
@@ -278,7 +281,7 @@ static void (*const takes[MS_JOB_EVENT_WHATS])(struct ms_job_core *,
     [MS_JOB_DONE] = take_answer,
     [MS_JOB_NOT_DONE] = take_answer,
     [MS_JOB_EXITED] = take_exited,
-    [MS_JOB_PROGRESS] = ms_take_progress,
+
     [MS_JOB_SUSPECTED] = ms_take_suspected,
     [MS_JOB_HUNG] = ms_take_hung,
     [MS_JOB_CANNOT_ASK] = take_cannot_ask,
@@ -321,11 +324,15 @@ int ms_job_core_step(struct ms_job_core *c,
     if (prepare(c, e) < 0)
         return ms_error_set(err, -ENOMEM, "no memory for a job");
     c->action_count = c->rank_count = c->said_len = 0;
-    if (now_ns > c->now_ns)
-        c->now_ns = now_ns;
-    takes[e->what](c, e);
-    if (e->what != MS_JOB_PROGRESS)
+    if (e->what ==
+        MS_JOB_PROGRESS) { /* not in the journal: not even the time changes */
+        ms_take_progress(c, e, now_ns > c->now_ns ? now_ns : c->now_ns);
+    } else {
+        if (now_ns > c->now_ns)
+            c->now_ns = now_ns;
+        takes[e->what](c, e);
         ms_stage_run(c);
+    }
     *actions = c->actions;
     *count = c->action_count;
     return 0;

@@ -74,21 +74,24 @@ struct ms_core_role {
     uint32_t op_count, op_incarnation;
     uint32_t op_size; /* the size before it */
     uint8_t doing;
-    bool is_up;                        /* it was created */
-    bool is_given_up;                  /* not critical, and nothing more is tried */
-    bool is_restart_due;               /* all ranks together, at retry_ns */
-    bool is_scaling;                   /* because of a new size */
-    bool is_drained;                   /* those that go have no work any more */
-    bool has_failed;                   /* a creation was tried and failed */
+    bool is_up;          /* it was created */
+    bool is_given_up;    /* not critical, and nothing more is tried */
+    bool is_restart_due; /* all ranks together, at retry_ns */
+    bool is_scaling;     /* because of a new size */
+    bool is_drained;     /* those that go have no work any more */
+    bool has_failed;     /* a creation was tried and failed */
+    bool has_strays;     /* of ranks that were given up */
+    bool is_unsure;      /* nobody knows whether processes that it has not are there */
     uint8_t quick, tries, waits, hang; /* failures; to end; of room; ms_core_hang */
     uint8_t scale_tries;
-    uint64_t dump_op, drain_op;
+    uint64_t dump_op, drain_op, stray_op;
     int64_t retry_ns;       /* nothing is asked for before that; 0: at once */
     int64_t scale_retry_ns; /* nor another size before that */
     int64_t slot_retry_ns;  /* no WAITING slot is due earlier */
-    int64_t pending_ns;     /* below min since then; MS_NEVER: it is not */
-    int64_t up_ns;          /* all of it was started then */
-    int64_t hang_look_ns;   /* nobody is hung before that; not in snapshots */
+    int64_t stray_retry_ns;
+    int64_t pending_ns;   /* below min since then; MS_NEVER: it is not */
+    int64_t up_ns;        /* all of it was started then */
+    int64_t hang_look_ns; /* nobody is hung before that; not in snapshots */
     char text[MS_CORE_ROLE_TEXT_MAX + 1];
 };
 
@@ -105,6 +108,7 @@ enum ms_core_driver_state {
 struct ms_core_driver {
     uint8_t state;
     bool is_restart_due;  /* asked for by people */
+    bool is_unsure;       /* nobody knows whether it is there */
     uint8_t quick, tries; /* failures; to stop it */
     uint16_t spent[MS_JOB_BUDGETS];
     uint16_t error_count;
@@ -117,7 +121,7 @@ struct ms_core_driver {
 
 enum ms_core_held {
     MS_CORE_NOT_HELD,
-    MS_CORE_ASKED,
+    MS_CORE_ASKED, /* without an action under way: it may be held */
     MS_CORE_HELD,
     MS_CORE_RELEASING,
     MS_CORE_HELDS
@@ -150,6 +154,7 @@ struct ms_job_core {
     bool is_admitted;
     bool is_down_first; /* RESTARTING: all of it ends before it starts again */
     bool is_checked;
+    bool is_held_unsure;   /* a reservation was asked for, and the answer was lost */
     int64_t cannot_ask_ns; /* since then */
     uint32_t restarts, escalations;
     uint8_t held, held_tries, check_rounds;
@@ -281,6 +286,9 @@ uint32_t ms_role_kept(const struct ms_core_role *r);
 /* No more of it in the next action than there is room for, a multiple of its unit. */
 uint32_t ms_role_count(const struct ms_core_role *r);
 
+/* Find slot_retry_ns again. */
+void ms_role_look_for_retry(struct ms_core_role *r);
+
 /* ---- answer.c ---------------------------------------------------------------------- */
 
 void ms_role_answer(struct ms_job_core *c,
@@ -331,7 +339,9 @@ void ms_take_recovered(struct ms_job_core *c, const struct ms_job_event *e);
 void ms_take_found(struct ms_job_core *c, const struct ms_job_event *e);
 void ms_unknown_lost(struct ms_job_core *c); /* its deadline has come */
 
-void ms_take_progress(struct ms_job_core *c, const struct ms_job_event *e);
+void ms_take_progress(struct ms_job_core *c,
+                      const struct ms_job_event *e,
+                      int64_t now_ns);
 void ms_take_suspected(struct ms_job_core *c, const struct ms_job_event *e);
 void ms_take_hung(struct ms_job_core *c, const struct ms_job_event *e);
 void ms_hang_dumped(struct ms_job_core *c,

@@ -355,6 +355,7 @@ static void escalate_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_
 
     if (!r->spec->critical) {
         ms_slot_set(r, s, MS_JOB_SLOT_GIVEN_UP);
+        r->has_strays = true; /* one that hangs may still be there */
         ms_say(c,
                MS_JOB_WARNING,
                ms_role_index(c, r),

@@ -67,7 +67,8 @@ bool ms_driver_down(struct ms_job_core *c)
 {
     uint8_t state = c->driver.state;
 
-    if (state == MS_CORE_DRIVER_IDLE || state == MS_CORE_DRIVER_DONE)
+    if (state == MS_CORE_DRIVER_DONE ||
+        (state == MS_CORE_DRIVER_IDLE && !c->driver.is_unsure))
         return true;
     if (is_stop_due(c))
         stop(c);
@@ -158,6 +159,8 @@ failed(struct ms_job_core *c, const struct ms_job_report *p, const char *text)
         idle(c, 0);
         return;
     }
+    c->driver.is_unsure |=
+        p->cause == MS_JOB_NODE_LOST || p->cause == MS_JOB_NO_HEARTBEAT;
     c->driver.pardoned_ns = 0;
     wait_ns = backoff(c);
     idle(c, wait_ns);
@@ -185,12 +188,15 @@ void ms_driver_ended(struct ms_job_core *c,
     if (p->incarnation != c->driver.attempt || state == MS_CORE_DRIVER_IDLE ||
         state == MS_CORE_DRIVER_DONE)
         return;
+    /* its start, asked for twice, may be under way still */
+    c->driver.is_unsure |= state == MS_CORE_DRIVER_STARTING;
     if (p->cause == MS_JOB_SUCCEEDED) {
         c->driver.state = MS_CORE_DRIVER_DONE;
         c->driver.op = 0;
         ms_job_end(
             c, MS_JOB_STAGE_SUCCEEDED, MS_JOB_SUCCEEDED, 0, "the driver has succeeded");
     } else if (state == MS_CORE_DRIVER_STOPPING || !ms_core_goes_up(c)) {
+        c->driver.is_unsure |= p->cause == MS_JOB_NODE_LOST;
         idle(c, 0);
     } else {
         failed(c, p, text);
@@ -205,6 +211,7 @@ static void not_started(struct ms_job_core *c, const struct ms_job_event *e)
                               .incarnation = c->driver.attempt,
                               .cause = MS_JOB_START_FAILED};
 
+    c->driver.is_unsure |= e->failure == MS_JOB_NOT_ASKED;
     if (!ms_core_goes_up(c)) {
         idle(c, 0);
     } else if (e->failure == MS_JOB_REFUSED) {
@@ -235,6 +242,7 @@ static void not_stopped(struct ms_job_core *c, const struct ms_job_event *e)
            "the driver did not end, tried %u times: %s",
            MS_CORE_TRIES_MAX,
            e->text ? e->text : "no reason given");
+    d->is_unsure = false;
     idle(c, 0);
 }
 
@@ -249,12 +257,15 @@ void ms_driver_answer(struct ms_job_core *c, const struct ms_job_event *e)
             not_started(c, e);
             return;
         }
+        d->is_unsure = false;
         d->state = MS_CORE_DRIVER_RUNNING;
         d->started_ns = c->now_ns;
     } else if (d->state == MS_CORE_DRIVER_STOPPING) {
-        if (is_done)
-            idle(c, 0);
-        else
+        if (!is_done) {
             not_stopped(c, e);
+            return;
+        }
+        d->is_unsure = false;
+        idle(c, 0);
     }
 }

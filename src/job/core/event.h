@@ -6,7 +6,8 @@
  *
  * Identity. A slot is (role, rank). `role` is the role's index in the spec. An incarnation
  * counts within a role: all processes that one action starts have the same, and each later
- * action has a larger one. The host keeps it with the process, so that it can tell it of
+ * action has a larger one. A host that is given an action again does not start a process of
+ * it again whose end it is about to tell. The host keeps it with the process, so that it can tell it of
  * each end and after a recovery. The driver's incarnation is its attempt: 1, 2, ... An event
  * of an older incarnation changes nothing.
  */
@@ -112,9 +113,10 @@ enum ms_job_action_what {
     MS_JOB_DO_CREATE,  /* role, count, incarnation, memory */
     MS_JOB_DO_REPLACE, /* role, ranks, incarnation, memory: their old processes end */
     MS_JOB_DO_RESTART, /* role, count, incarnation, memory: all ranks */
-    MS_JOB_DO_RESIZE,  /* role, count, incarnation of those that are new; the last go */
-    MS_JOB_DO_DRAIN,   /* role, ranks: no new work for them; done when they have none */
-    MS_JOB_DO_DESTROY, /* role; what is not there is no failure */
+    MS_JOB_DO_RESIZE, /* role, count, ranks: those that are new, with incarnation; ranks
+                          from count on go */
+    MS_JOB_DO_DRAIN,  /* role, ranks: no new work for them; done when they have none */
+    MS_JOB_DO_DESTROY,     /* role; what is not there is no failure */
     MS_JOB_DO_DUMP_STACKS, /* role: of all ranks */
     MS_JOB_DO_END_STRAYS,  /* role, ranks, each with the incarnation that is to end */
 

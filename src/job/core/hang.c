@@ -13,7 +13,9 @@ static int64_t silent_since_ns(const struct ms_core_slot *s)
     return s->work_ns > s->started_ns ? s->work_ns : s->started_ns;
 }
 
-void ms_take_progress(struct ms_job_core *c, const struct ms_job_event *e)
+void ms_take_progress(struct ms_job_core *c,
+                      const struct ms_job_event *e,
+                      int64_t now_ns)
 {
     for (size_t i = 0; i < e->report_count; i++) {
         const struct ms_job_report *p = &e->reports[i];
@@ -22,8 +24,8 @@ void ms_take_progress(struct ms_job_core *c, const struct ms_job_event *e)
         if (p->role == MS_JOB_DRIVER)
             continue;
         s = &c->roles[p->role].slots[p->rank];
-        if (p->incarnation == s->incarnation && c->now_ns > s->work_ns)
-            s->work_ns = c->now_ns;
+        if (p->incarnation == s->incarnation && now_ns > s->work_ns)
+            s->work_ns = now_ns;
     }
 }
 

@@ -171,6 +171,7 @@ static void driver_again(struct ms_job_core *c)
 
     if (c->driver.op == 0)
         return;
+    c->driver.is_unsure = true; /* it may have been done before */
     a = ms_act_again(
         c, is_start ? MS_JOB_DO_START_DRIVER : MS_JOB_DO_STOP_DRIVER, c->driver.op);
     a->role = MS_JOB_DRIVER;
@@ -179,6 +180,7 @@ static void driver_again(struct ms_job_core *c)
 
 static void capacity_again(struct ms_job_core *c)
 {
+    c->is_held_unsure |= c->held_op != 0;
     if (c->held_op)
         ms_act_again(c,
                      c->held == MS_CORE_ASKED ? MS_JOB_DO_RESERVE : MS_JOB_DO_RELEASE,

@@ -23,7 +23,7 @@ bool ms_role_is_ready(const struct ms_core_role *r)
         return true;
     if (!r->spec->critical && r->has_failed)
         return true;
-    return r->is_up && there(r) >= r->spec->min;
+    return r->is_up && there(r) + r->counts[MS_JOB_SLOT_GIVEN_UP] >= r->spec->min;
 }
 
 uint32_t ms_role_kept(const struct ms_core_role *r)
@@ -47,8 +47,9 @@ void ms_role_clear(struct ms_job_core *c, struct ms_core_role *r)
         if (!has_succeeded)
             ms_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
     r->doing = 0;
-    r->op = r->dump_op = r->drain_op = 0;
-    r->is_up = r->is_restart_due = r->is_drained = r->is_scaling = false;
+    r->op = r->dump_op = r->drain_op = r->stray_op = 0;
+    r->has_strays = false;
+    r->is_up = r->is_restart_due = r->is_drained = r->is_scaling = r->is_unsure = false;
     r->next_size = r->room = 0;
     r->hang = MS_CORE_WORKS;
     r->tries = 0;
@@ -139,11 +140,13 @@ static bool has_due(const struct ms_job_core *c, const struct ms_core_role *r)
     return r->slot_retry_ns <= c->now_ns && r->counts[MS_JOB_SLOT_WAITING] > 0;
 }
 
-static void look_for_retry(struct ms_core_role *r)
+void ms_role_look_for_retry(struct ms_core_role *r)
 {
+    uint32_t kept = ms_role_kept(r);
+
     r->slot_retry_ns = MS_NEVER;
     MS_EACH_BUSY(r, i)
-    if (r->slots[i].state == MS_JOB_SLOT_WAITING &&
+    if (i < kept && r->slots[i].state == MS_JOB_SLOT_WAITING &&
         r->slots[i].retry_ns < r->slot_retry_ns)
         r->slot_retry_ns = r->slots[i].retry_ns;
 }
@@ -168,7 +171,7 @@ static void replace(struct ms_job_core *c, struct ms_core_role *r)
         ms_act_rank(c, a, &rank);
         start_slot(r, s);
     }
-    look_for_retry(r);
+    ms_role_look_for_retry(r);
 }
 
 /* ---- another size ------------------------------------------------------------------ */
@@ -196,8 +199,10 @@ static void drain(struct ms_job_core *c, struct ms_core_role *r)
 
 static void shrink(struct ms_job_core *c, struct ms_core_role *r)
 {
-    if (r->next_size == 0)
+    if (r->next_size == 0) {
         r->next_size = r->wanted;
+        ms_role_look_for_retry(r);
+    }
     if (!r->is_drained && r->drain_op == 0)
         drain(c, r);
     if (r->is_drained)
@@ -207,12 +212,18 @@ static void shrink(struct ms_job_core *c, struct ms_core_role *r)
 static void grow(struct ms_job_core *c, struct ms_core_role *r)
 {
     uint32_t count = r->wanted, room = r->room - r->room % r->spec->unit;
+    struct ms_job_action *a;
 
     if (room && room < count - r->size)
         count = r->size + room;
-    begin(c, r, MS_JOB_DO_RESIZE, count);
-    for (uint32_t i = r->size; i < count; i++)
+    a = begin(c, r, MS_JOB_DO_RESIZE, count);
+    for (uint32_t i = r->size; i < count; i++) {
+        struct ms_job_action_rank rank = {.rank = i,
+                                          .incarnation = r->op_incarnation - 1};
+
+        ms_act_rank(c, a, &rank);
         start_slot(r, &r->slots[i]);
+    }
     r->size = count;
 }
 
@@ -229,11 +240,30 @@ static void scale(struct ms_job_core *c, struct ms_core_role *r)
         return;
     if (r->next_size || r->wanted < r->size)
         shrink(c, r);
-    else
+    else if (r->wanted > r->size)
         grow(c, r);
+    else
+        begin(c, r, MS_JOB_DO_RESIZE, r->size); /* what is there beyond it goes */
 }
 
 /* ---- up and down ------------------------------------------------------------------- */
+
+/* Processes of ranks that were given up, because they hang or nobody can reach them. */
+static void end_strays(struct ms_job_core *c, struct ms_core_role *r)
+{
+    struct ms_job_action *a = ms_act(c, MS_JOB_DO_END_STRAYS);
+
+    a->role = ms_role_index(c, r);
+    r->stray_op = a->id;
+    r->has_strays = false;
+    for (uint32_t i = 0; i < r->size; i++) {
+        struct ms_job_action_rank rank = {.rank = i,
+                                          .incarnation = r->slots[i].incarnation};
+
+        if (r->slots[i].state == MS_JOB_SLOT_GIVEN_UP)
+            ms_act_rank(c, a, &rank);
+    }
+}
 
 static void watch_min(const struct ms_job_core *c, struct ms_core_role *r)
 {
@@ -253,21 +283,19 @@ static void ask(struct ms_job_core *c, struct ms_core_role *r)
         restart(c, r);
     else if (has_due(c, r))
         replace(c, r);
-    if (!r->doing && (r->wanted != r->size || r->next_size))
+    if (!r->doing && (r->wanted != r->size || r->next_size || r->is_unsure))
         scale(c, r);
 }
 
 void ms_role_up(struct ms_job_core *c, struct ms_core_role *r)
 {
-    if (!r->doing && r->counts[MS_JOB_SLOT_DEAD])
-        ms_role_decide(c, r);
-    if (!ms_core_goes_up(c))
-        return;
-    if (r->is_given_up) {
+    if (r->is_given_up || r->doing == MS_JOB_DO_DESTROY) {
         ms_role_down(c, r);
         return;
     }
     watch_min(c, r);
+    if (r->has_strays && !r->stray_op && c->now_ns >= r->stray_retry_ns)
+        end_strays(c, r);
     if (!r->doing && !c->cannot_ask && c->now_ns >= r->retry_ns &&
         !ms_role_has_succeeded(r))
         ask(c, r);
@@ -277,7 +305,7 @@ bool ms_role_down(struct ms_job_core *c, struct ms_core_role *r)
 {
     bool is_asked = r->doing == MS_JOB_DO_DESTROY;
 
-    if (!r->is_up && !r->doing)
+    if (!r->is_up && !r->doing && !r->is_unsure)
         return true;
     if (is_asked && (r->op || c->now_ns < r->retry_ns))
         return false;
@@ -314,6 +342,10 @@ void ms_role_act_again(struct ms_job_core *c, struct ms_core_role *r)
         r->drain_op = 0;
         r->is_drained = false;
     }
+    if (r->stray_op) {
+        r->stray_op = 0;
+        r->has_strays = true;
+    }
     if (r->dump_op) {
         a = ms_act_again(c, MS_JOB_DO_DUMP_STACKS, r->dump_op);
         a->role = ms_role_index(c, r);
@@ -321,7 +353,9 @@ void ms_role_act_again(struct ms_job_core *c, struct ms_core_role *r)
     }
     if (r->op == 0)
         return;
+    r->is_unsure = true; /* it may have been done before, in part */
     a = fill(c, r, ms_act_again(c, r->doing, r->op));
-    if (r->doing == MS_JOB_DO_REPLACE)
+    if (r->doing == MS_JOB_DO_REPLACE ||
+        (r->doing == MS_JOB_DO_RESIZE && r->op_count > r->op_size))
         ranks_again(c, r, a);
 }

@@ -10,6 +10,7 @@ static void walk_driver(struct ms_codec *k, struct ms_core_driver *d)
 {
     ms_codec_u8(k, &d->state, MS_CORE_DRIVER_STATES - 1);
     ms_codec_bool(k, &d->is_restart_due);
+    ms_codec_bool(k, &d->is_unsure);
     ms_codec_u8(k, &d->quick, UINT8_MAX);
     ms_codec_u8(k, &d->tries, UINT8_MAX);
     ms_codec_budget(k, d->spent);
@@ -72,6 +73,8 @@ static void walk_role_flags(struct ms_codec *k, struct ms_core_role *r)
     ms_codec_bool(k, &r->is_scaling);
     ms_codec_bool(k, &r->is_drained);
     ms_codec_bool(k, &r->has_failed);
+    ms_codec_bool(k, &r->has_strays);
+    ms_codec_bool(k, &r->is_unsure);
     ms_codec_u8(k, &r->quick, UINT8_MAX);
     ms_codec_u8(k, &r->tries, UINT8_MAX);
     ms_codec_u8(k, &r->waits, UINT8_MAX);
@@ -83,6 +86,7 @@ static void walk_role_times(struct ms_codec *k, struct ms_core_role *r)
 {
     ms_codec_i64(k, &r->retry_ns);
     ms_codec_i64(k, &r->scale_retry_ns);
+    ms_codec_i64(k, &r->stray_retry_ns);
     ms_codec_i64(k, &r->slot_retry_ns);
     ms_codec_i64(k, &r->pending_ns);
     ms_codec_i64(k, &r->up_ns);
@@ -105,6 +109,7 @@ static void walk_role(struct ms_codec *k, struct ms_core_role *r)
     ms_codec_u64(k, &r->op, UINT64_MAX);
     ms_codec_u64(k, &r->dump_op, UINT64_MAX);
     ms_codec_u64(k, &r->drain_op, UINT64_MAX);
+    ms_codec_u64(k, &r->stray_op, UINT64_MAX);
     ms_codec_u32(k, &r->op_count, max);
     ms_codec_u32(k, &r->op_size, max);
     ms_codec_u32(k, &r->op_incarnation, UINT32_MAX);
@@ -149,6 +154,7 @@ static void walk_job(struct ms_codec *k, struct ms_job_core *c)
     ms_codec_bool(k, &c->is_admitted);
     ms_codec_bool(k, &c->is_down_first);
     ms_codec_bool(k, &c->is_checked);
+    ms_codec_bool(k, &c->is_held_unsure);
     ms_codec_i64(k, &c->cannot_ask_ns);
     ms_codec_u32(k, &c->restarts, UINT32_MAX);
     ms_codec_u32(k, &c->escalations, UINT32_MAX);

@@ -94,28 +94,37 @@ static void arrive(struct ms_job_core *c)
     ms_say(c, MS_JOB_INFO, MS_JOB_NO_ROLE, 0, MS_JOB_CAUSE_NONE, "running");
 }
 
-static void run_up(struct ms_job_core *c)
+/* What has ended is decided of first: nothing is asked for that is not wanted any more. */
+static void decide_all(struct ms_job_core *c)
 {
-    bool is_ready = true;
-
-    ms_capacity_avoid(c);
-    if (!ms_capacity_up(c))
-        return;
-    for (uint32_t i = 0; i < c->spec.role_count && ms_core_goes_up(c); i++) {
-        ms_role_up(c, &c->roles[i]);
-        is_ready &= ms_role_is_ready(&c->roles[i]);
-    }
-    if (!ms_core_goes_up(c))
-        return;
-    if (c->spec.has_driver)
-        ms_driver_up(c, is_ready);
-    else if (has_succeeded(c))
+    for (uint32_t i = 0; i < c->spec.role_count && ms_core_goes_up(c); i++)
+        if (!c->roles[i].doing && c->roles[i].counts[MS_JOB_SLOT_DEAD])
+            ms_role_decide(c, &c->roles[i]);
+    if (ms_core_goes_up(c) && !c->spec.has_driver && has_succeeded(c))
         ms_job_end(c,
                    MS_JOB_STAGE_SUCCEEDED,
                    MS_JOB_SUCCEEDED,
                    0,
                    "all critical roles have succeeded");
-    if (ms_core_goes_up(c) && is_ready && is_driver_there(c))
+}
+
+static void run_up(struct ms_job_core *c)
+{
+    bool is_ready = true;
+
+    decide_all(c);
+    if (!ms_core_goes_up(c))
+        return;
+    ms_capacity_avoid(c);
+    if (!ms_capacity_up(c))
+        return;
+    for (uint32_t i = 0; i < c->spec.role_count; i++) {
+        ms_role_up(c, &c->roles[i]);
+        is_ready &= ms_role_is_ready(&c->roles[i]);
+    }
+    if (c->spec.has_driver)
+        ms_driver_up(c, is_ready);
+    if (is_ready && is_driver_there(c))
         arrive(c);
 }
 
@@ -262,20 +271,32 @@ static void sooner(int64_t *wake_ns, int64_t at_ns)
         *wake_ns = at_ns;
 }
 
+/* When something of it is asked for that could not be before. */
+static int64_t role_ask_ns(const struct ms_job_core *c, const struct ms_core_role *r)
+{
+    int64_t at_ns = MS_NEVER;
+
+    if (r->retry_ns > c->now_ns)
+        return r->retry_ns;
+    if (!ms_core_goes_up(c) || !r->is_up || r->is_given_up)
+        return MS_NEVER;
+    at_ns = r->slot_retry_ns;
+    if (r->scale_retry_ns > c->now_ns)
+        sooner(&at_ns, r->scale_retry_ns);
+    return at_ns;
+}
+
 static int64_t role_wake_ns(const struct ms_job_core *c, const struct ms_core_role *r)
 {
-    int64_t wake_ns = MS_NEVER;
+    int64_t wake_ns;
 
     if (r->op)
         return MS_NEVER;
-    if (r->retry_ns > c->now_ns)
-        sooner(&wake_ns, r->retry_ns);
-    if (ms_core_goes_up(c) && r->is_up && r->scale_retry_ns > c->now_ns)
-        sooner(&wake_ns, r->scale_retry_ns);
-    if (ms_core_goes_up(c) && !r->is_given_up) {
-        sooner(&wake_ns, r->slot_retry_ns);
+    wake_ns = role_ask_ns(c, r);
+    if (r->has_strays && r->stray_retry_ns > c->now_ns)
+        sooner(&wake_ns, r->stray_retry_ns);
+    if (ms_core_goes_up(c) && !r->is_given_up)
         sooner(&wake_ns, pending_end_ns(c, r->pending_ns));
-    }
     return wake_ns;
 }
 
