@@ -4,8 +4,12 @@ import os
 import signal
 import sys
 
+import muster.jobs
+import pytest
 from cli_rig import home  # noqa: F401
+from helpers import MARK
 from jobs_rig import Jobs, jobs, until  # noqa: F401
+from muster.errors import MusterError
 
 ROLES = """
 name: first
@@ -130,3 +134,29 @@ def test_a_job_that_cannot_work(jobs: Jobs) -> None:  # noqa: F811
     assert jobs.submit(text) == "bad"
     jobs.run("wait", "bad", code=1)
     assert "None_" in jobs.texts("bad")
+
+
+def test_from_python(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    for name in ("MUSTER_HOME", MARK):
+        monkeypatch.setenv(name, jobs.home.env[name])
+    monkeypatch.chdir(jobs.folder)
+    jobs.write(TRAIN, "train.py")
+    jobs.write(ROLES + DRIVER)
+    job = muster.jobs.submit("job.yaml")
+    jobs.wait_running(job.name)
+    assert [j.name for j in muster.jobs.jobs()] == ["first"]
+    with pytest.raises(MusterError, match="already"):
+        muster.jobs.submit("job.yaml")
+    with pytest.raises(TimeoutError):
+        job.wait(timeout=1)
+    job.scale("infer", 3)
+    until(lambda: job.status()["roles"][0]["running"] == 3)
+    job.restart("infer", 0)
+    with pytest.raises(MusterError, match="no role"):
+        job.restart("nobody")
+    jobs.write("0", "done")
+    assert job.wait() == 0
+    assert any("succeeded" in e["text"] for e in job.events())
+    job.delete()
+    with pytest.raises(MusterError, match="there is no job"):
+        until(lambda: muster.jobs.get("first") and False)
