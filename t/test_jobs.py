@@ -25,6 +25,10 @@ import muster
 
 muster.init()
 print("attempt", os.environ["MUSTER_ATTEMPT"], os.environ["MUSTER_CHECKPOINT"], flush=True)
+if os.path.exists("call"):
+    infer = muster.get_cluster("infer")
+    print("pids", *infer.execute_all_sync("pid"), infer.world_size, flush=True)
+    open("called", "w").write(" ".join(map(str, infer.execute_all_sync("pid"))))
 while not os.path.exists("done"):
     time.sleep(0.05)
 sys.exit(int(open("done").read() or 0))
@@ -134,6 +138,15 @@ def test_a_job_that_cannot_work(jobs: Jobs) -> None:  # noqa: F811
     assert jobs.submit(text) == "bad"
     jobs.run("wait", "bad", code=1)
     assert "None_" in jobs.texts("bad")
+
+
+def test_a_driver_calls_the_roles_of_its_job(jobs: Jobs) -> None:  # noqa: F811
+    jobs.write("", "call")
+    start(jobs)
+    called = until(lambda: (f := jobs.folder / "called").exists() and f.read_text())
+    workers = jobs.workers()
+    assert called.split() == [str(workers[f"first.infer/{i}"]) for i in range(4)]
+    finish(jobs)
 
 
 def test_from_python(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from functools import partial
 
@@ -475,12 +476,17 @@ class Cluster(ClusterView):
 
 def get_cluster(name: str) -> Cluster:
     """A handle of the cluster of that name, whoever made it, with its methods, mesh and
-    codec. It can be called and destroyed, and its workers replaced."""
+    codec. It can be called and destroyed, and its workers replaced. In a job's driver the
+    name of a role is that of the cluster that the controller has created for it."""
     session = api.session()
-    try:
-        status = session.head.ask("find", {"name": name}).result(ANSWER_S)
-    except Refused:
-        raise ClusterError(f"there is no cluster {name!r}") from None
+    job = os.environ.get("MUSTER_JOB")
+    for full in (name, f"{job}.{name}") if job else (name,):
+        with suppress(Refused):
+            status = session.head.ask("find", {"name": full}).result(ANSWER_S)
+            name = full
+            break
+    else:
+        raise ClusterError(f"there is no cluster {name!r}")
     size, native = len(status["workers"]), status["is_native"]
     meta, bound = ClusterMeta.decode(name, size, status["meta"], native)
     handle = Cluster.__new__(Cluster)
