@@ -52,7 +52,7 @@ static int run_one(const struct choice *ch,
     ms_lengths_destroy(lengths);
     if (sim_trace)
         return 0;
-    printf("%s\t%s\t%s\t%d\t%.3f\t%.3f\t%.4f\t%.3f\t%.3f\t%lu\t%lu\t%lu\t%.3f\n",
+    printf("%s\t%s\t%s\t%d\t%.3f\t%.3f\t%.4f\t%.3f\t%.3f\t%lu\t%lu\t%lu\t%.3f\t%lu\n",
            set->c.name,
            b->name,
            ch->fault,
@@ -65,7 +65,8 @@ static int run_one(const struct choice *ch,
            (unsigned long)r.preempted,
            (unsigned long)r.moved,
            (unsigned long)r.events,
-           r.scheduler);
+           r.scheduler,
+           (unsigned long)r.dropped);
     return 0;
 }
 

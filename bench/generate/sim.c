@@ -107,6 +107,14 @@ static void group_done(struct sim *m, uint32_t group, uint32_t replica)
         m->arrives[group + 1] = m->now + m->c->tool;
 }
 
+/* The scheduler gave it up: no more is waited for, and it is counted. */
+static void group_dropped(struct sim *m, uint32_t group)
+{
+    m->out.dropped++;
+    m->left[group] = 0;
+    group_done(m, group, MS_NOWHERE);
+}
+
 /* A request has all its tokens. */
 static void request_done(struct sim *m, uint32_t request, uint32_t replica)
 {
@@ -115,7 +123,7 @@ static void request_done(struct sim *m, uint32_t request, uint32_t replica)
     assert(!m->done[request]);
     m->done[request] = true;
     trace(m, '-', request, replica);
-    if (--m->left[group] == 0)
+    if (m->left[group] > 0 && --m->left[group] == 0)
         group_done(m, group, replica);
 }
 
@@ -187,6 +195,8 @@ carry_out(struct sim *m, const struct ms_generate_decision *decisions, size_t co
             abort_one(m, &d[i]);
         else if (d[i].what == MS_UPDATE)
             update(m, &d[i]);
+        else if (d[i].what == MS_DROP)
+            group_dropped(m, (uint32_t)(d[i].group - 1));
         else if (d[i].what == MS_PROBE && m->engines[d[i].replica].up)
             ack_later(m,
                       &(struct ms_generate_event){.what = MS_ALIVE,

@@ -55,6 +55,7 @@ struct sim_setup {
 struct sim_result {
     double makespan, mean, p99; /* s; of groups, from arrival to end */
     uint64_t preempted, moved, sent, events;
+    uint64_t dropped; /* groups that were given up: the makespan is without them */
     double reprefill; /* s, of all replicas */
     double scheduler; /* s of CPU in the scheduler */
 };
