@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 _GENERATION = (
-    "comes with the generation scheduler: until then call the workers of the inference "
-    "cluster (execute_all_async, handle.method.remote) and wait with muster.wait"
+    "is not here yet: submit prompts to muster.generate.Scheduler over the inference "
+    "cluster; ReplayBuffer and GroupQueueManager have ROLL's budgets"
 )
 _DRIVERS = (
     "Muster has no driver ranks and starts no Ray: muster.init() starts or joins a "
