@@ -3,11 +3,12 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 import muster.jobs
 import pytest
 from cli_rig import home  # noqa: F401
-from helpers import MARK
+from helpers import MARK, processes
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 from muster.errors import MusterError
 
@@ -138,6 +139,23 @@ def test_a_job_that_cannot_work(jobs: Jobs) -> None:  # noqa: F811
     assert jobs.submit(text) == "bad"
     jobs.run("wait", "bad", code=1)
     assert "None_" in jobs.texts("bad")
+
+
+def test_an_agent_is_killed(jobs: Jobs) -> None:  # noqa: F811
+    start(jobs)
+    for pid in processes(jobs.mark):
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        if "--node-name" in words and "first.n1" in words:
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: "node lost" in jobs.texts("first") and len(jobs.workers()) == 7)
+    finish(jobs)
+
+
+def test_delete_of_a_running_job(jobs: Jobs) -> None:  # noqa: F811
+    start(jobs)
+    jobs.run("delete", "first")
+    until(lambda: "first" not in jobs.run("list", "jobs"))
+    assert jobs.workers() == {}
 
 
 def test_a_driver_calls_the_roles_of_its_job(jobs: Jobs) -> None:  # noqa: F811
