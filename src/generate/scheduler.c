@@ -113,17 +113,19 @@ elsewhere(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t
 }
 
 /* Where the first of the queue goes: as it was planned if there is room, or as the policy
- * says. */
+ * says. Neither knows where it has failed: a plan that named such a replica each time would
+ * send it there without end, since only failures on different replicas count. */
 static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
 {
-    uint32_t to = q->target;
+    uint32_t to = q->target, on;
 
-    if (to != MS_NOWHERE &&
+    if (to != MS_NOWHERE && !ms_request_failed_on(q, to) &&
         ms_replica_has_room(&s->replicas[to], (uint64_t)q->prompt + q->generated))
         return to;
     q->target = MS_NOWHERE;
     to = s->o.policy->place(s, q);
-    return to < MS_PARK && ms_request_failed_on(q, to) ? elsewhere(s, q, to) : to;
+    on = to == MS_PARK ? q->replica : to;
+    return ms_request_failed_on(q, on) ? elsewhere(s, q, to) : to;
 }
 
 /* The first of those that wait for a replica with room, if it goes before the queue. */
@@ -156,7 +158,7 @@ static void unpark_idle(struct ms_scheduler *s)
 
             to = s->o.policy->unpark ? s->o.policy->unpark(s, &s->requests[i])
                                      : MS_NOWHERE;
-            if (to == MS_NOWHERE)
+            if (to == MS_NOWHERE || ms_request_failed_on(&s->requests[i], to))
                 break;
             ms_request_send(s, i, to);
         }
@@ -203,7 +205,8 @@ void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replic
 {
     struct ms_gen_request *q = &s->requests[request];
 
-    if (q->state != MS_REQUEST_RUNNING || q->replica == replica)
+    if (q->state != MS_REQUEST_RUNNING || q->replica == replica ||
+        ms_request_failed_on(q, replica))
         return;
     q->target = replica;
     s->stats.moved++;

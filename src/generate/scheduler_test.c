@@ -185,6 +185,31 @@ static void test_poison_with_few_replicas(void **state)
     assert_int_equal(r.d[0].why, MS_WHY_POISON);
 }
 
+/* Plans of places do not know where a request has failed; it goes elsewhere all the same. */
+static void test_poison_goes_elsewhere_against_the_plan(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_auto);
+    bool was_on[4] = {false};
+    uint64_t id;
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++)
+        up(&r, i, 4);
+    /* batches of two sizes: from here on the time of a step is known, and places are planned */
+    EVENT(&r, MS_LOAD, .replica = 0, .epoch = 1, .samples = 1, .step_ns = 1000);
+    EVENT(&r, MS_LOAD, .replica = 1, .epoch = 1, .samples = 2, .step_ns = 1500);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    for (uint32_t attempt = 1; attempt <= 3; attempt++) {
+        DECIDED(&r, MS_SEND);
+        assert_false(was_on[r.d[0].replica]);
+        was_on[r.d[0].replica] = true;
+        EVENT(&r, MS_FAILED, .id = id, .attempt = attempt);
+    }
+    DECIDED(&r, MS_DROP);
+    assert_int_equal(r.d[0].why, MS_WHY_POISON);
+}
+
 static void test_cancel(void **state)
 {
     RIG(r, .seed = 1);
@@ -423,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_silent_replica_is_probed_and_evicted),
         cmocka_unit_test(test_poison_fails_its_group_only),
         cmocka_unit_test(test_poison_with_few_replicas),
+        cmocka_unit_test(test_poison_goes_elsewhere_against_the_plan),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_surplus_is_aborted),
