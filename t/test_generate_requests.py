@@ -161,6 +161,20 @@ def test_a_session_goes_where_its_prefix_is(cluster: Make) -> None:
         assert context[1:11] == answer([3], 0, 10)
 
 
+def test_earlier_turns_of_sessions_go_first(cluster: Make) -> None:
+    c = cluster(Engine, 1)
+    with Scheduler(c, slots=1) as sched:
+        old, new = sched.session("old"), sched.session("new")
+        old.submit([1], max_new_tokens=10).result(WAIT_S)
+        sched.pause()
+        second = old.submit([1, 2], max_new_tokens=10)
+        first = new.submit([3], max_new_tokens=10)
+        sched.resume()
+        sched.get_batch(2, timeout=WAIT_S)
+        log = [rid for rid, *_ in c.execute_all_sync("seen")[0]["log"]]
+        assert log[1:] == [first.rids[0], second.rids[0]]
+
+
 def test_history_is_kept(cluster: Make, tmp_path: Path) -> None:
     path = tmp_path / "lengths"
     c = cluster(Engine, 1)

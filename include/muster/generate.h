@@ -64,6 +64,7 @@ struct muster_submit_options {
     int32_t replica;                     /* where its prefix is warm; -1: nowhere */
     int64_t timeout_ns;                  /* until it is whole; 0: 2 hours */
     const struct muster_value *sampling; /* a map, or NULL; borrowed */
+    uint32_t turn; /* of a conversation, from 0: earlier turns go first */
 };
 
 #ifdef __cplusplus

@@ -621,6 +621,7 @@ class Rollout:
         max_new_tokens: int,
         hint: int,
         replica: int,
+        turn: int,
         seconds: float | None,
         /,
     ) -> int: ...

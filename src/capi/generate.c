@@ -131,6 +131,7 @@ int muster_scheduler_submit(struct muster_scheduler *s,
         .max_new_tokens = o.max_new_tokens,
         .hint = o.hint,
         .replica = o.replica < 0 ? MS_NOWHERE : (uint32_t)o.replica,
+        .turn = o.turn,
         .deadline_ns = ms_deadline_ns(
             ms_now_ns(), o.timeout_ns ? o.timeout_ns : MS_CALL_TIMEOUT_NS)};
     rc = ms_rollout_submit(s->rollout, &submit, group, &why);

@@ -38,6 +38,13 @@ static struct open_call *stream_of(struct replica *rep,
     return NULL;
 }
 
+/* Is the request sent again after an abort for this reason? */
+static bool goes_on(uint16_t why)
+{
+    return why == MS_WHY_MOVED || why == MS_WHY_YIELDED || why == MS_WHY_WEIGHTS ||
+           why == MS_WHY_DRAINED || why == MS_WHY_SILENT;
+}
+
 /* The stream is cancelled, and then the engine is asked for an answer: it comes behind the
  * cancel, so the attempt is over then. */
 static void abort_one(struct ms_rollout *r, const struct ms_generate_decision *d)
@@ -50,8 +57,7 @@ static void abort_one(struct ms_rollout *r, const struct ms_generate_decision *d
     uint32_t tokens;
 
     if (!stream) { /* its end is on its way to the scheduler */
-        if (q && d->why != MS_WHY_MOVED && d->why != MS_WHY_WEIGHTS &&
-            d->why != MS_WHY_DRAINED && d->why != MS_WHY_SILENT)
+        if (q && !goes_on(d->why))
             q->is_unwanted = true;
         return;
     }

@@ -205,6 +205,7 @@ enter(struct ms_rollout *r, struct group *g, const struct ms_rollout_submit *s)
         .max_new = s->max_new_tokens,
         .hint = s->hint,
         .replica = s->replica,
+        .turn = (uint8_t)(s->turn < UINT8_MAX ? s->turn : UINT8_MAX),
         .deadline_ns = s->deadline_ns == MS_NEVER ? 0 : s->deadline_ns};
     int rc = ms_map_add(&r->groups, g->out->id, g);
 

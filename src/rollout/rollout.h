@@ -106,6 +106,7 @@ struct ms_rollout_submit {
     uint32_t max_new_tokens;
     uint32_t hint;       /* expected tokens; 0: none */
     uint32_t replica;    /* where its prefix is warm, or MS_NOWHERE */
+    uint32_t turn;       /* of its session, from 0 */
     int64_t deadline_ns; /* absolute; MS_NEVER: none */
 };
 int ms_rollout_submit(struct ms_rollout *r,

@@ -192,6 +192,7 @@ class Scheduler:
                 max_new_tokens,
                 hint,
                 warm,
+                0 if session is None else max(session.turns - 1, 0),
                 deadline,
             )
             group = self._open[id] = Group(self, id, name, prompt, n)
