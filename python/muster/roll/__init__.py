@@ -36,18 +36,22 @@ from muster.roll.worker import RankInfo, Worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from muster.roll.protocol import *
+    from muster.roll.rollout_data import *
+    from muster.roll.router import RouterClient, RouterManager
 
 logger = logging.getLogger("muster.roll")
 refuse_members("roll", ResourceManager)
 
 
 def __getattr__(name: str) -> object:
-    """DataProto needs numpy, which is imported when it is asked for."""
+    """DataProto, and what has to do with it, needs numpy, which is imported when it is
+    asked for."""
     if name not in __all__:
         missing("roll", name)
-    from muster.roll import protocol
+    from muster.roll import protocol, rollout_data, router
 
-    return getattr(protocol, name)
+    of = (protocol, rollout_data, router)
+    return next(getattr(one, name) for one in of if name in one.__all__)
 
 
 __all__ = [
@@ -67,6 +71,8 @@ __all__ = [
     "RankInfo",
     "ReplayBuffer",
     "ResourceManager",
+    "RouterClient",
+    "RouterManager",
     "RouterReplayConfig",
     "SequencePackingConfig",
     "SharedStorage",
@@ -75,18 +81,25 @@ __all__ = [
     "WorkerConfig",
     "collate_fn",
     "custom_np_concatenate",
+    "expand_requests",
+    "expand_responses",
     "get",
     "init",
     "is_actor_infer_overlapping_with_any_cluster",
     "is_initialized",
+    "is_report_data_finished",
     "list_of_dict_to_dict_of_list",
     "logger",
     "materialize_concat",
     "move_tensors_to_device",
     "pad_dataproto_to_divisor",
+    "postprocess_output_data",
+    "postprocess_paused_data",
     "put",
+    "query_filter",
     "register",
     "remote",
+    "response_filter",
     "shutdown",
     "union_numpy_dict",
     "union_tensor_dict",
