@@ -38,8 +38,8 @@ struct core_type {
     PyTypeObject *type; /* once the module is made */
 };
 extern struct core_type core_memory, core_call, core_inbox, core_peer, core_head,
-    core_operation, core_host, core_request, core_rows, core_held, core_staleness, core_rollout,
-    core_replay;
+    core_operation, core_host, core_request, core_rows, core_held, core_staleness,
+    core_rollout, core_replay;
 /* The end of a type's dealloc. */
 void core_object_free(PyObject *self);
 

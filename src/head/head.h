@@ -42,8 +42,9 @@ struct ms_head_lender {
     const Muster__NodeShape *const *nodes;
     size_t node_count;
     const char *const *const *prefixes; /* as ms_local_options has them; NULL: none */
-    const char *agent_prefix; /* local: before the names that nodes have here; NULL: none */
-    bool is_durable;          /* local: what is lent outlives this process */
+    const char
+        *agent_prefix; /* local: before the names that nodes have here; NULL: none */
+    bool is_durable;   /* local: what is lent outlives this process */
     /* What a piece is now; on the head's thread. May be NULL. */
     void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
     void *arg;

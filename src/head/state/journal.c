@@ -305,8 +305,9 @@ static int make_tables(struct ms_journal *d, struct ms_error *err)
 {
     static const char *const steps[] = {
         "PRAGMA synchronous = NORMAL",
-        "CREATE TABLE IF NOT EXISTS record (space INTEGER NOT NULL, key TEXT NOT NULL, "
-        "data BLOB NOT NULL, PRIMARY KEY (space, key)) WITHOUT ROWID",
+        ("CREATE TABLE IF NOT EXISTS record (space INTEGER NOT NULL, key TEXT NOT "
+         "NULL, "
+         "data BLOB NOT NULL, PRIMARY KEY (space, key)) WITHOUT ROWID"),
         "PRAGMA user_version = 1",
     };
     /* held until it is closed, so that there are never two controllers */
