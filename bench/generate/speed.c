@@ -134,8 +134,12 @@ int speed_run(void)
     double from, took;
 
     p.s = lengths ? ms_scheduler_create(&o, lengths, NULL) : NULL;
-    if (!p.s || !p.running)
+    if (!p.s || !p.running) {
+        ms_scheduler_destroy(p.s);
+        ms_lengths_destroy(lengths);
+        free(p.running);
         return -1;
+    }
     for (uint32_t i = 0; i < REPLICAS; i++)
         tell(&p,
              (struct ms_generate_event){

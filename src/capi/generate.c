@@ -194,8 +194,10 @@ int muster_scheduler_get_batch(struct muster_scheduler *s,
     int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
     MS_CLEANUP(ms_cleanup_free)
     struct ms_rollout_group **groups = calloc((size_t)count + 1, sizeof *groups);
-    int rc = groups ? 0 : ms_capi_no_memory(err);
+    int rc = 0;
 
+    if (!groups)
+        return ms_capi_no_memory(err);
     while (rc == 0) {
         uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
 

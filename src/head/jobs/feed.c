@@ -211,7 +211,6 @@ static int take(struct ms_hosted *job, const struct ms_job_waiting *w)
 
 static void waiting_destroy(struct ms_job_waiting *w)
 {
-    ms_list_remove(&w->link);
     ms_buf_finish(&w->data);
     free(w);
 }
@@ -219,18 +218,18 @@ static void waiting_destroy(struct ms_job_waiting *w)
 /* All that waits, in order; what actions cause meanwhile too. */
 static void take_all(struct ms_hosted *job)
 {
+    struct ms_job_waiting *w;
     int rc = 0;
 
     if (job->is_feeding || job->is_recovering)
         return;
     job->is_feeding = true;
-    while (rc == 0 && !ms_list_is_empty(&job->waiting)) {
-        struct ms_job_waiting *w =
-            ms_list_first(&job->waiting, struct ms_job_waiting, link);
-
+    while (rc == 0 && (w = ms_list_take(&job->waiting, struct ms_job_waiting, link))) {
         rc = take(job, w);
         if (rc == 0)
             waiting_destroy(w);
+        else
+            ms_list_add_head(&job->waiting, &w->link);
     }
     job->is_feeding = false;
     if (rc < 0) {
@@ -286,11 +285,15 @@ int ms_hosted_want(struct ms_hosted *job,
     w = queue(job, e, true);
     if (!w)
         return ms_error_set(err, -ENOMEM, "out of memory");
+    w->is_asked = true;
     take_all(job);
     if (ms_list_is_empty(&job->waiting) || !job->journal.code)
         return 0;
-    if (&w->link == job->waiting.prev) /* a person can ask again */
+    w = ms_list_entry(job->waiting.prev, struct ms_job_waiting, link);
+    if (w->is_asked) { /* a person can ask again */
+        ms_list_remove(&w->link);
         waiting_destroy(w);
+    }
     return ms_error_set(err, job->journal.code, "%s", job->journal.text);
 }
 

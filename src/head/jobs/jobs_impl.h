@@ -33,6 +33,7 @@ struct ms_job_ranks {
 struct ms_job_waiting {
     struct ms_list link; /* ms_hosted.waiting */
     bool is_kept;        /* it goes into the journal */
+    bool is_asked;       /* a person waits for it, and is told if it cannot be kept */
     struct ms_buf data;
 };
 

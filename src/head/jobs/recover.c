@@ -157,7 +157,7 @@ static void on_job(void *arg, const char *key, const uint8_t *data, size_t len)
         r->rc = why.code ? why.code : -EBADMSG;
     }
     muster__kept_job__free_unpacked(m, NULL);
-    if (r->rc < 0) {
+    if (!job || r->rc < 0) {
         ms_error_set(r->err,
                      r->rc,
                      "the journal: job '%.64s' cannot be read: %s",

@@ -281,7 +281,7 @@ static int set_zygote(struct made *m, const struct ms_job_role *r)
         *dot = '\0';
         all[m->zygote.n_preload++] = m->module;
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; more && i < n; i++)
         all[m->zygote.n_preload++] = more[i];
     free(more);
     m->preload = all;

@@ -112,7 +112,7 @@ static int submit(struct ms_job_core *c, const struct ms_job_spec *spec)
     size_t size = (size_t)spec->role_count * sizeof *spec->roles;
 
     new.spec = *spec;
-    new.spec.roles = malloc(size + 1);
+    new.spec.roles = calloc(1, size + 1);
     if (!new.spec.roles)
         return -ENOMEM;
     if (size)

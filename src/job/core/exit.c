@@ -113,15 +113,11 @@ uint32_t ms_error_mark(const char *text, int code)
 
 void ms_text_keep(char *out, size_t room, const char *text)
 {
-    size_t len = text ? strlen(text) : 0, from;
+    const char *all = text ? text : "";
+    size_t len = strlen(all);
+    size_t from = len < room ? 0 : len - (room - 1);
 
-    if (len < room) {
-        memcpy(out, text ? text : "", len + 1);
-        return;
-    }
-    from = len - (room - 1);
-    while (((uint8_t)text[from] & 0xC0) == 0x80 &&
-           from < len) /* not within a character */
-        from++;
-    memcpy(out, text + from, len - from + 1);
+    while (from > 0 && from < len && ((uint8_t)all[from] & 0xC0) == 0x80)
+        from++; /* not within a character */
+    memcpy(out, all + from, len - from + 1);
 }
