@@ -250,5 +250,12 @@ static PyObject *in_worker(PyObject *self, PyObject *unused)
     return Py_NewRef(the_host ? (PyObject *)the_host : Py_None);
 }
 
+static PyObject *progress(PyObject *self, PyObject *unused)
+{
+    ms_host_report_progress();
+    Py_RETURN_NONE;
+}
+
 PyMethodDef core_worker_functions[] = {{"in_worker", in_worker, METH_NOARGS, NULL},
+                                       {"progress", progress, METH_NOARGS, NULL},
                                        {NULL, NULL, 0, NULL}};

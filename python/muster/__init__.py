@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from muster.ragged import Ragged
 
 
+def progress() -> None:
+    """In a worker of a job: it gets on with its work, although it answers no calls and uses
+    no processor. A role whose file says `hang` is otherwise taken to hang (doc/jobs.md)."""
+    _core.progress()
+
+
 def __getattr__(name: str) -> object:
     """Batches need numpy, which is imported when they are asked for; generation too."""
     if name == "generate":
@@ -81,6 +87,7 @@ __all__ = [
     "get_cluster",
     "helpers",
     "kv",
+    "progress",
     "register_mesh",
     "reservation",
     "reserve",

@@ -519,6 +519,7 @@ class Request:
         """1: sent; 0: the window is closed; -1: nobody listens."""
 
 def in_worker() -> Host | None: ...
+def progress() -> None: ...
 
 class Rows:
     """Which rows of which blocks; constant (src/batch/rows.h)."""

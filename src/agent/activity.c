@@ -19,7 +19,14 @@
 struct asker {
     struct ms_list link;
     uint64_t request;
+    Muster__AskActivity *ask; /* NULL: out of memory, and no stacks then */
 };
+
+static void asker_destroy(struct asker *who)
+{
+    muster__ask_activity__free_unpacked(who->ask, NULL);
+    free(who);
+}
 
 /* ---- one worker ------------------------------------------------------------------ */
 
@@ -32,12 +39,31 @@ static bool is_worth_waiting(const struct ms_worker *w)
            !look.is_stopped;
 }
 
+static bool is_stack_wanted(const struct ms_worker *w)
+{
+    ms_list_each (who, &w->agent->activities.askers, struct asker, link)
+        for (size_t i = 0; who->ask && i < who->ask->n_stacks_of; i++)
+            if (who->ask->stacks_of[i] == w->uid)
+                return true;
+    return false;
+}
+
+static bool are_stacks_wanted(const struct ms_agent *a)
+{
+    ms_list_each (who, &a->activities.askers, struct asker, link)
+        if (who->ask && who->ask->n_stacks_of)
+            return true;
+    return false;
+}
+
 static void ask(struct ms_worker *w)
 {
-    static const Muster__AskActivity nothing = MUSTER__ASK_ACTIVITY__INIT;
+    Muster__AskActivity m = MUSTER__ASK_ACTIVITY__INIT;
 
+    m.stacks_of = &w->uid;
+    m.n_stacks_of = is_stack_wanted(w);
     if (w->asked_ns ||
-        ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_ASK_ACTIVITY, &nothing) < 0)
+        ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_ASK_ACTIVITY, &m) < 0)
         return;
     w->asked_ns = ms_now_ns();
     w->is_awaited = is_worth_waiting(w);
@@ -113,7 +139,7 @@ static void answer_all(struct ms_agent *a)
         else
             ms_agent_refuse(
                 a, who->request, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
-        free(who);
+        asker_destroy(who);
     }
     muster__activities__free_unpacked(all, NULL);
 }
@@ -133,7 +159,10 @@ static void begin(struct ms_agent *a)
         ask(w);
     a->activities.awaits_devices =
         ms_device_memory_ask(&a->activities.devices, a->shape);
-    ms_timer_set(&a->activities.late, is_complete(a) ? 0 : MS_ACTIVITY_NS);
+    ms_timer_set(&a->activities.late,
+                 is_complete(a)         ? 0
+                 : are_stacks_wanted(a) ? MS_ACTIVITY_STACKS_NS
+                                        : MS_ACTIVITY_NS);
 }
 
 /* All have answered, or it is late. */
@@ -204,6 +233,7 @@ void ms_activities_ask(struct ms_agent *a, Muster__HeadToAgent *m)
         return;
     }
     who->request = m->request;
+    who->ask = MS_TAKE(m->ask_activity);
     ms_list_add_tail(&a->activities.next, &who->link);
     if (ms_list_is_empty(&a->activities.askers))
         begin(a);
@@ -227,5 +257,5 @@ void ms_activities_finish(struct ms_agent *a)
     ms_device_memory_finish(&a->activities.devices);
     ms_list_splice(&a->activities.next, &a->activities.askers);
     while ((who = ms_list_take(&a->activities.next, struct asker, link)))
-        free(who);
+        asker_destroy(who);
 }

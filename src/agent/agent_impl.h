@@ -190,7 +190,7 @@ void ms_join_ended(struct ms_join *j,
 int ms_activities_init(struct ms_agent *a);
 void ms_activities_finish(struct ms_agent *a);
 /* AskActivity: answered with Activities, MS_ACTIVITY_NS later at the latest (twice that if
- * a round is under way). */
+ * a round is under way; MS_ACTIVITY_STACKS_NS with stacks). */
 void ms_activities_ask(struct ms_agent *a, Muster__HeadToAgent *m);
 /* A worker's answer, which is taken. */
 void ms_activity_answered(struct ms_worker *w, Muster__Activity *activity);

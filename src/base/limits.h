@@ -196,6 +196,8 @@
 #define MS_DEBUG_HOLD_NS     (5 * MS_NS_PER_S) /* a client's question, at most */
 #define MS_DEBUG_LEASE_NS    (2 * MS_NS_PER_S) /* without one until it is gone */
 #define MS_ACTIVITY_NS       (500 * MS_NS_PER_MS) /* for a worker to say what it does */
+#define MS_ACTIVITY_STACKS_NS                                                          \
+    (4 * MS_NS_PER_S) /* the same, with the stacks of its threads */
 #define MS_DEVICE_MEMORY_OLD_NS                                                        \
     (10 * MS_NS_PER_S) /* what was read of devices is shown, and a reading may take */
 #define MS_ACTIVITY_NODE_NS (2 * MS_NS_PER_S) /* and for a node, with all of its own */

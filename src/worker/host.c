@@ -76,7 +76,7 @@ tell_agent(void *arg, Muster__WorkerToAgent__BodyCase body_case, const void *bod
 /* ---- the agent ------------------------------------------------------------------- */
 
 /* Between its start and the first thing that the engine does it imports, for its steps. */
-static void tell_activity(struct ms_host *h)
+static void tell_activity(struct ms_host *h, const Muster__AskActivity *ask)
 {
     Muster__Activity *a = ms_server_activity(h->server);
     int64_t since_ns = ms_steps_since_ns(h->steps);
@@ -84,6 +84,9 @@ static void tell_activity(struct ms_host *h)
     if (!a)
         return;
     a->uid = h->boot->uid;
+    a->progress = ms_host_progress();
+    if (ask->n_stacks_of)
+        a->stack = ms_host_stack(h); /* without memory for it there is none */
     if (a->doing == MUSTER__DOING__DOING_IDLE && since_ns) {
         a->doing = MUSTER__DOING__DOING_CONSTRUCTING;
         a->for_ns = (uint64_t)(ms_now_ns() - since_ns);
@@ -106,7 +109,7 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_STEPS)
         ms_steps_run(h->steps, MS_TAKE(m->steps));
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_ASK_ACTIVITY)
-        tell_activity(h);
+        tell_activity(h, m->ask_activity);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
         ms_worker_http_forked(h->http, m->forked);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_CHILD)

@@ -71,4 +71,8 @@ void ms_host_end(struct ms_host *h);
  * open descriptors are not taken for a living worker. */
 void ms_host_forget(struct ms_host *h);
 
+/* This process gets on with its work: a job's controller takes it for one that does not
+ * hang. From any thread. */
+void ms_host_report_progress(void);
+
 #endif

@@ -47,4 +47,9 @@ json_t *ms_host_engines(void *arg);
 /* The server's; its argument is the host. */
 void ms_host_on_request(void *arg, struct ms_request *r);
 
+/* Of all its threads; NULL: out of memory. */
+Muster__Stack *ms_host_stack(const struct ms_host *h);
+/* How often this process has reported progress. */
+uint64_t ms_host_progress(void);
+
 #endif

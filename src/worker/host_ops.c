@@ -64,7 +64,7 @@ json_t *ms_host_engines(void *arg)
                       : json_array();
 }
 
-static void do_stack(struct ms_host *h, struct ms_request *r)
+Muster__Stack *ms_host_stack(const struct ms_host *h)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf python = {0};
     MS_CLEANUP(ms_buf_finish) struct ms_buf native = {0};
@@ -74,10 +74,32 @@ static void do_stack(struct ms_host *h, struct ms_request *r)
     ms_stack_native(&native);
     m.python = (char *)(uintptr_t)ms_buf_str(&python);
     m.native = (char *)(uintptr_t)ms_buf_str(&native);
-    if (m.python && m.native)
-        reply_message(r, &m.base);
+    return m.python && m.native ? (Muster__Stack *)ms_proto_copy(&m.base) : NULL;
+}
+
+static void do_stack(const struct ms_host *h, struct ms_request *r)
+{
+    Muster__Stack *m = ms_host_stack(h);
+
+    if (m)
+        reply_message(r, &m->base);
     else
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+    muster__stack__free_unpacked(m, NULL);
+}
+
+/* ---- progress ---------------------------------------------------------------------- */
+
+static _Atomic uint64_t progress; /* of this process, whoever reports it */
+
+void ms_host_report_progress(void)
+{
+    progress++;
+}
+
+uint64_t ms_host_progress(void)
+{
+    return progress;
 }
 
 const char *ms_host_address(const struct ms_host *h)

@@ -19,8 +19,13 @@ static void doing_destroy(struct ms_job_doing *d)
 
 void ms_doing_done(struct ms_job_doing *d)
 {
+    ms_doing_done_with(d, NULL);
+}
+
+void ms_doing_done_with(struct ms_job_doing *d, const char *text)
+{
     struct ms_hosted *job = d->job;
-    struct ms_job_event e = {.what = MS_JOB_DONE, .id = d->id};
+    struct ms_job_event e = {.what = MS_JOB_DONE, .id = d->id, .text = text};
 
     doing_destroy(d);
     ms_hosted_feed(job, &e);
@@ -131,7 +136,7 @@ static void (*const acts[MS_JOB_ACTION_WHATS])(struct ms_job_doing *d) = {
     [MS_JOB_DO_RESIZE] = ms_act_resize,
     [MS_JOB_DO_DRAIN] = act_nothing,
     [MS_JOB_DO_DESTROY] = ms_act_destroy,
-    [MS_JOB_DO_DUMP_STACKS] = act_nothing,
+    [MS_JOB_DO_DUMP_STACKS] = ms_act_dump_stacks,
     [MS_JOB_DO_END_STRAYS] = act_nothing, /* the registry has one process for a rank */
     [MS_JOB_DO_START_DRIVER] = ms_act_start_driver,
     [MS_JOB_DO_STOP_DRIVER] = ms_act_stop_driver,

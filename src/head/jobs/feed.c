@@ -239,6 +239,7 @@ static void take_all(struct ms_hosted *job)
     job->journal.code = 0;
     take_snapshot(job);
     set_wake(job);
+    ms_signs_follow(job);
     ms_jobs_changed(job->jobs);
 }
 
@@ -305,7 +306,8 @@ static void on_wake(void *arg)
     struct ms_job_event e = {.what = MS_JOB_TICK};
 
     ms_hosted_feed(job, &e);
-    for (int i = 0; i < 16 && ms_job_core_suspect(job->core, ms_hosted_now_ns(job), &e);
+    for (int i = 0; i < 16 && !job->journal.code &&
+                    ms_job_core_suspect(job->core, ms_hosted_now_ns(job), &e);
          i++)
         ms_hosted_feed(job, &e);
 }

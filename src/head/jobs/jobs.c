@@ -20,6 +20,14 @@ struct ms_hosted *ms_hosted_find(const struct ms_jobs *j, const char *name)
     return NULL;
 }
 
+struct ms_hosted *ms_hosted_find_id(const struct ms_jobs *j, uint64_t id)
+{
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (job->id == id)
+            return job;
+    return NULL;
+}
+
 const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
                                               uint32_t role)
 {
@@ -142,6 +150,8 @@ ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *
     if (rc == 0)
         rc = ms_machines_init(job, err);
     if (rc == 0)
+        rc = ms_signs_init(job, err);
+    if (rc == 0)
         return job;
     ms_hosted_destroy(job);
     return NULL;
@@ -160,6 +170,7 @@ void ms_hosted_destroy(struct ms_hosted *job)
     ms_list_remove(&job->link);
     ms_doings_drop(job);
     ms_machines_finish(job);
+    ms_signs_finish(job);
     ms_timer_finish(&job->wake);
     ms_timer_finish(&job->retry);
     ms_list_each (w, &job->waiting, struct ms_job_waiting, link) {
@@ -254,19 +265,11 @@ void ms_jobs_changed(struct ms_jobs *j)
 
 /* ---- what the head tells ----------------------------------------------------------- */
 
-static struct ms_hosted *find_by_id(const struct ms_jobs *j, uint64_t id)
-{
-    ms_list_each (job, &j->all, struct ms_hosted, link)
-        if (job->id == id)
-            return job;
-    return NULL;
-}
-
 void ms_jobs_worker_exited(struct ms_jobs *j,
                            const struct ms_slot *slot,
                            const Muster__Exit *exit)
 {
-    struct ms_hosted *job = j ? find_by_id(j, slot->cluster->driver) : NULL;
+    struct ms_hosted *job = j ? ms_hosted_find_id(j, slot->cluster->driver) : NULL;
     MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
     struct ms_job_report report = {.rank = slot->rank,
                                    .seen = MS_JOB_SEEN_ENDED,

@@ -9,6 +9,7 @@
  *   feed.c      one job: an event into the journal and the core, actions out
  *   act.c       actions, by the table of what each of them is; act_role.c: those of roles
  *   machines.c  what is reserved for a job
+ *   signs.c     signs of work, and stacks
  *   spec.c      clusters of a job: its roles, its driver
  *   recover.c   jobs of the head before, from the journal
  *

@@ -29,6 +29,12 @@ struct ms_job_ranks {
     size_t count;
 };
 
+/* What was known of a rank's process when it last showed a sign of work. */
+struct ms_job_sign {
+    uint64_t uid, cpu_ns, calls, progress;
+    int64_t at_ns;
+};
+
 /* An event that is not in the core yet, as bytes. */
 struct ms_job_waiting {
     struct ms_list link; /* ms_hosted.waiting */
@@ -65,6 +71,11 @@ struct ms_hosted {
     struct ms_job_ranks driver;
     struct ms_list actions; /* under way */
 
+    /* signs.c */
+    struct ms_job_sign **signs; /* of each role, by rank; NULL: not looked at yet */
+    struct ms_timer look;
+    bool is_looking; /* the timer is set, or the answer comes */
+
     /* machines.c */
     struct ms_fleet *fleet; /* NULL: the head's own nodes, or none yet */
     bool is_on_ours; /* it runs on nodes that have joined the head by themselves */
@@ -85,6 +96,7 @@ struct ms_jobs {
 /* ---- jobs.c ------------------------------------------------------------------------ */
 
 struct ms_hosted *ms_hosted_find(const struct ms_jobs *j, const char *name);
+struct ms_hosted *ms_hosted_find_id(const struct ms_jobs *j, uint64_t id);
 /* Takes the message, also on failure. NULL: with the reason. */
 struct ms_hosted *
 ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *err);
@@ -144,6 +156,7 @@ struct ms_job_doing {
 void ms_job_carry_out(struct ms_hosted *job, const struct ms_job_action *a);
 /* The answers. */
 void ms_doing_done(struct ms_job_doing *d);
+void ms_doing_done_with(struct ms_job_doing *d, const char *text);
 void ms_doing_failed(struct ms_job_doing *d,
                      enum ms_job_failure failure,
                      const struct ms_job_report *reports,
@@ -182,6 +195,14 @@ struct ms_job_ranks *ms_hosted_ranks(struct ms_hosted *job, uint32_t role);
 /* What an exit is to the core; the text is for the event. */
 enum ms_job_cause ms_job_cause_of(const Muster__Exit *exit);
 void ms_job_exit_text(const Muster__Exit *exit, struct ms_buf *out);
+
+/* ---- signs.c ----------------------------------------------------------------------- */
+
+int ms_signs_init(struct ms_hosted *job, struct ms_error *err);
+void ms_signs_finish(struct ms_hosted *job);
+/* Look at its ranks from now on, if it runs and one of its roles may hang. */
+void ms_signs_follow(struct ms_hosted *job);
+void ms_act_dump_stacks(struct ms_job_doing *d);
 
 /* ---- machines.c -------------------------------------------------------------------- */
 

@@ -125,13 +125,32 @@ static void forget(struct ms_head_op *op)
     protobuf_c_message_free_unpacked(MS_TAKE(op->message), NULL);
 }
 
+/* The workers of the cluster whose stacks are wanted; none if there is no such cluster.
+ * To be freed. NULL: out of memory. */
+static uint64_t *stacks_of(const struct ms_head_op *op, size_t *count)
+{
+    const struct ms_cluster *c =
+        ms_registry_find(&op->head->registry, op->request->status->stacks_of);
+    uint64_t *uids = calloc(c ? c->count + 1 : 1, sizeof *uids);
+
+    *count = 0;
+    for (size_t i = 0; uids && c && i < c->count; i++)
+        if (ms_slot_is_live(&c->slots[i]))
+            uids[(*count)++] = c->slots[i].now.uid;
+    return uids;
+}
+
 int ms_head_activity_run(struct ms_head_op *op)
 {
     Muster__AskActivity ask = MUSTER__ASK_ACTIVITY__INIT;
+    MS_CLEANUP(ms_cleanup_free)
+    uint64_t *uids = ask.stacks_of = stacks_of(op, &ask.n_stacks_of);
+    int64_t wait_ns =
+        MS_ACTIVITY_NODE_NS + (ask.n_stacks_of ? MS_ACTIVITY_STACKS_NS : 0);
 
     op->message = ms_proto_create(&muster__activities__descriptor);
     op->on_failed = forget;
-    if (!op->message || ms_head_op_set_deadline(op, on_late, MS_ACTIVITY_NODE_NS) < 0)
+    if (!op->message || !uids || ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
         return -ENOMEM;
     ms_head_op_gather(op, all_said);
     op->on_answer = on_said;
