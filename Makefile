@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-data soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-data soak soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -81,6 +81,11 @@ test-data: all
 	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py \
 		t/test_store_stopped.py
 
+# a million simulated jobs, each with its faults
+soak: all
+	@.venv/bin/ninja -C build/release --quiet t/test_job_sim
+	@MUSTER_SIM_RUNS=1000000 build/release/t/test_job_sim
+
 soak-data: all
 	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py
 
@@ -107,6 +112,7 @@ help:
 	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
 	@echo 'make test-areal Muster beside AReaL (installs it once, on what test-verl has)'
 	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
+	@echo 'make soak       a million simulated jobs with random faults'
 	@echo 'make soak-data  1,000 steps of random objects and random kills: nothing is left'
 	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-data, soak-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'

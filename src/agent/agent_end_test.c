@@ -133,6 +133,25 @@ static void test_keyboard_and_hangup_are_not_for_us(void **state)
     fake_head_stop_workers(h, 7, 0); /* it still answers */
 }
 
+static void
+test_a_hung_worker_is_killed_after_its_grace_with_its_process_group(void **state)
+{
+    struct fake_head *h = *state;
+    Muster__AgentToHead *answer;
+    int64_t before;
+
+    start_stubborn(h);
+    before = ms_now_ns();
+    fake_head_stop_workers(h, 7, 300 * MS_NS_PER_MS);
+    answer = fake_head_exit(h, 7);
+    assert_int_equal(answer->exited->exit->code, SIGKILL);
+    assert_true(answer->exited->exit->requested);
+    assert_true(ms_now_ns() - before >= 300 * MS_NS_PER_MS);
+    fake_free(answer);
+    assert_int_equal(kill((pid_t)fake_head_number(h, "worker="), 0), -1);
+    assert_int_equal(kill((pid_t)fake_head_number(h, "group="), 0), -1);
+}
+
 static void test_agent_stop(void **state)
 {
     struct fake_head *h = *state;
@@ -257,6 +276,7 @@ int main(void)
         AGENT_TEST(test_driver_dies),
         AGENT_TEST(test_sigterm_to_the_agent),
         AGENT_TEST(test_keyboard_and_hangup_are_not_for_us),
+        AGENT_TEST(test_a_hung_worker_is_killed_after_its_grace_with_its_process_group),
         AGENT_TEST(test_agent_stop),
         AGENT_TEST(test_idle_agent_stops_at_once),
         AGENT_TEST(test_head_of_another_version),

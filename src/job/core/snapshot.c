@@ -32,16 +32,26 @@ static void walk_node(struct ms_codec *k, struct ms_core_node *n)
     ms_codec_u64(k, &n->op, UINT64_MAX);
 }
 
+static bool has_spent(const uint16_t *spent)
+{
+    bool has = false;
+
+    for (int i = 0; i < MS_JOB_BUDGETS; i++)
+        has |= spent[i] != 0;
+    return has;
+}
+
 /* Most slots have spent nothing. */
 static void walk_spent(struct ms_codec *k, uint16_t *spent)
 {
-    bool has_spent = false;
+    bool has = has_spent(spent);
 
-    for (int i = 0; i < MS_JOB_BUDGETS; i++)
-        has_spent |= spent[i] != 0;
-    ms_codec_bool(k, &has_spent);
-    if (has_spent)
-        ms_codec_budget(k, spent);
+    ms_codec_bool(k, &has);
+    if (!has)
+        return;
+    ms_codec_budget(k, spent);
+    if (k->rc == 0 && !has_spent(spent))
+        k->rc = -EBADMSG; /* a value has one form alone */
 }
 
 static void
