@@ -17,6 +17,10 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip(
+    "verl", reason="verl is not installed here: `make test-verl` has it"
+)
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "build/release/bench/generate/bench-generate"
 

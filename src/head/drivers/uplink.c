@@ -94,12 +94,18 @@ static void on_open(void *arg)
     ms_link_send(u->wire, &u->hello->base);
 }
 
+/* Of a head that was there, and of a job's, which is started again when it is killed. */
+static bool is_patient(const struct ms_uplink *u)
+{
+    return u->head_id != 0 || getenv("MUSTER_JOB");
+}
+
 static void on_closed(void *arg, const struct ms_error *why)
 {
     struct ms_uplink *u = arg;
     struct ms_error text = {0};
 
-    if (u->state != MS_UPLINK_DIALLING && u->head_id) {
+    if (u->state != MS_UPLINK_DIALLING && is_patient(u)) {
         u->why = *why;
         redial(u);
         return;
@@ -144,8 +150,7 @@ static void dial(struct ms_uplink *u)
                          .secret = h->session.secret,
                          .tls = u->tls,
                          .deadline_ns = ms_deadline_ns(ms_now_ns(), h->head_grace_ns),
-                         /* the head of a job is started again when it is killed */
-                         .is_patient = u->head_id != 0 || getenv("MUSTER_JOB"),
+                         .is_patient = is_patient(u),
                      },
                      &ops,
                      u,

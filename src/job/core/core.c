@@ -105,10 +105,27 @@ int ms_core_allocate(struct ms_job_core *c)
     return 0;
 }
 
-/* Into a core that has nothing yet. */
+/* The same without what it owns. */
+static struct ms_job_core without_memory(const struct ms_job_core *c)
+{
+    struct ms_job_core bare = *c;
+
+    bare.roles = NULL;
+    bare.slots = NULL;
+    bare.busy = NULL;
+    bare.nodes = NULL;
+    bare.actions = NULL;
+    bare.ranks = NULL;
+    bare.said = NULL;
+    bare.suspects = NULL;
+    bare.action_room = bare.rank_room = 0;
+    return bare;
+}
+
+/* Into a core without a job; one that was decoded has memory for no role. */
 static int submit(struct ms_job_core *c, const struct ms_job_spec *spec)
 {
-    struct ms_job_core new = *c;
+    struct ms_job_core new = without_memory(c);
     size_t size = (size_t)spec->role_count * sizeof *spec->roles;
 
     new.spec = *spec;
@@ -121,6 +138,7 @@ static int submit(struct ms_job_core *c, const struct ms_job_spec *spec)
         release(&new);
         return -ENOMEM;
     }
+    release(c);
     *c = new;
     return 0;
 }
