@@ -96,11 +96,13 @@ const struct ms_cli_command ms_cli_commands[] = {
             "have read them. If nothing runs, the newest session that has ended;\n"
             "`muster list sessions` shows the others, --session names one. With "
             "--json, one object a\nline, with its time. With -n and --grep, the last "
-            "lines that match. Of a daemon head the logs\nare read from its nodes.",
+            "lines that match. Of a daemon head the logs\nare read from its nodes. "
+            "With --job, all that a submitted job has printed; -f ends with the job.",
         .example = "muster logs -f actor\nmuster logs actor/0 -n 100\n"
+                   "muster logs --job grpo -f\n"
                    "muster logs --since 10m --grep 'loss|nan' --timestamps",
         .options = OPT(FOLLOW) | OPT(LINES) | OPT(SINCE) | OPT(GREP) | OPT(TIMESTAMPS) |
-                   OPT(AGENT) | ASK,
+                   OPT(AGENT) | OPT(JOB) | ASK,
         .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_logs,
     },

@@ -77,6 +77,10 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
     [MS_OPT_TIMESTAMPS] = {.name = "timestamps",
                            .letter = 'T',
                            .help = "show when each line was read, in UTC"},
+    [MS_OPT_JOB] = {.name = "job",
+                    .value = "NAME",
+                    .help =
+                        "what this job's roles and driver print, also after its end"},
     [MS_OPT_AGENT] = {.name = "agent", .help = "the agent's own log"},
     [MS_OPT_ALL] = {.name = "all",
                     .letter = 'a',

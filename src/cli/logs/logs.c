@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/timestamp.h"
+#include "cli/jobs/jobs.h"
 #include "cli/logs/remote.h"
 #include "cli/logs/view.h"
 #include "cli/out.h"
@@ -162,6 +163,13 @@ static enum ms_exit parse_which(const struct ms_cli *cli, struct ms_logview *v)
 {
     enum ms_exit code = MS_EXIT_OK;
 
+    if (ms_cli_has(cli, MS_OPT_JOB) &&
+        (ms_cli_has(cli, MS_OPT_AGENT) || cli->operand_count))
+        return ms_out_fail(cli,
+                           MS_EXIT_USAGE,
+                           "--job shows all of a job: no %s with it",
+                           cli->operand_count ? "operand" : "--agent");
+    v->job = cli->values[MS_OPT_JOB];
     if (ms_cli_has(cli, MS_OPT_AGENT) && cli->operand_count)
         return ms_out_fail(
             cli, MS_EXIT_USAGE, "--agent or '%s', not both", cli->operands[0]);
@@ -350,7 +358,31 @@ static enum ms_exit show_remote(const struct ms_cli *cli, struct ms_logview *v)
     enum ms_exit code = ms_target_init(&t, cli);
 
     v->merged = v->single && strcmp(v->single, MS_LOGVIEW_MERGED) == 0;
-    return code ? code : ms_remote_logs_show(&t, v);
+    return code ? code : ms_remote_logs_show(&t, v, NULL);
+}
+
+/* A job of the same name that was deleted has printed before this one was submitted. */
+static enum ms_exit show_job(const struct ms_cli *cli, struct ms_logview *v)
+{
+    MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
+    Muster__JobRef want = MUSTER__JOB_REF__INIT;
+    ProtobufCMessage *answer = NULL;
+    const Muster__JobStatus *job;
+    enum ms_exit code = ms_jobs_target(&t, cli, false);
+
+    want.name = (char *)(uintptr_t)v->job;
+    if (!code)
+        code =
+            ms_jobs_ask(&t, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want.base, &answer);
+    if (code)
+        return code;
+    job = (const Muster__JobStatus *)answer;
+    v->merged = true;
+    if (v->since_ns < (int64_t)job->submitted_ns)
+        v->since_ns = (int64_t)job->submitted_ns;
+    code = ms_remote_logs_show(&t, v, job);
+    protobuf_c_message_free_unpacked(answer, NULL);
+    return code;
 }
 
 static enum ms_exit find_and_show(const struct ms_cli *cli, struct ms_logview *v)
@@ -359,6 +391,8 @@ static enum ms_exit find_and_show(const struct ms_cli *cli, struct ms_logview *v
     const struct ms_session *session = NULL;
     enum ms_exit code;
 
+    if (v->job)
+        return show_job(cli, v);
     if (ms_target_is_remote(cli))
         return show_remote(cli, v);
     code = ms_sessions_init(&all, cli);

@@ -51,6 +51,32 @@ static int add_node(struct ms_remote_logs *f, const Muster__NodeStatus *n)
     return add(f, &l);
 }
 
+static bool is_alive(const Muster__Status *s, const char *node)
+{
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->alive && strcmp(s->nodes[i]->name, node) == 0)
+            return true;
+    return false;
+}
+
+/* Of a node that is gone the head reads what it has left. */
+static int add_job_nodes(struct ms_remote_logs *f, const Muster__Status *s)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < f->job->n_log_nodes; i++) {
+        struct ms_remote_log l = {0}, *added;
+
+        snprintf(l.name, sizeof l.name, "%s", f->view->single);
+        snprintf(l.log.node, sizeof l.log.node, "%s", f->job->log_nodes[i]);
+        rc = add(f, &l);
+        added = find(f, &l);
+        if (added)
+            added->is_listed = is_alive(s, l.log.node);
+    }
+    return rc;
+}
+
 static int add_worker(struct ms_remote_logs *f,
                       const Muster__ClusterStatus *c,
                       const Muster__WorkerStatus *w)
@@ -76,6 +102,8 @@ int ms_remote_logs_add(struct ms_remote_logs *f, const Muster__Status *s)
         f->at[i].was_listed = f->at[i].is_listed;
         f->at[i].is_listed = false;
     }
+    if (f->job)
+        return add_job_nodes(f, s);
     for (size_t i = 0; of_nodes && rc == 0 && i < s->n_nodes; i++)
         rc = add_node(f, s->nodes[i]);
     for (size_t i = 0; !of_nodes && i < s->n_clusters; i++)
@@ -131,15 +159,25 @@ static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
     Muster__ReadLog want;
     ProtobufCMessage *answer = NULL;
     Muster__LogPiece *piece;
-    int rc;
+    struct ms_error err = {0};
+    int rc = 0;
 
     ms_remote_log_want(f, l, &want);
-    if (ms_target_ask(f->target,
-                      MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
-                      &want.base,
-                      f->target->timeout_ns,
-                      &answer))
-        return -EIO;
+    if (f->job) /* a node that has not come yet has nothing */
+        rc = ms_jobs_try(f->target,
+                         MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
+                         &want.base,
+                         f->target->timeout_ns,
+                         &answer,
+                         &err);
+    else if (ms_target_ask(f->target,
+                           MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
+                           &want.base,
+                           f->target->timeout_ns,
+                           &answer))
+        rc = -EIO;
+    if (rc < 0)
+        return rc == -EREMOTEIO ? 0 : rc;
     piece = (Muster__LogPiece *)answer;
     ms_remote_log_move(l, piece);
     rc = ms_logtext_add(&l->log, (char *)piece->data.data, piece->data.len);
@@ -191,9 +229,11 @@ static size_t read_all(struct ms_remote_logs *f)
     return failed;
 }
 
-enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logview *v)
+enum ms_exit ms_remote_logs_show(const struct ms_target *t,
+                                 const struct ms_logview *v,
+                                 const Muster__JobStatus *job)
 {
-    struct ms_remote_logs f = {.target = t, .view = v};
+    struct ms_remote_logs f = {.target = t, .view = v, .job = job};
     bool following = ms_cli_has(t->cli, MS_OPT_FOLLOW);
     enum ms_exit code = ms_remote_logs_look(&f);
     size_t failed;
@@ -206,8 +246,10 @@ enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logv
     if (!code) {
         failed = read_all(&f);
         code = failed && failed == f.count ? MS_EXIT_UNREACHABLE : MS_EXIT_OK;
-        if (!code && following)
+        if (!code && following && !(job && job->is_over))
             code = ms_remote_logs_follow(&f);
+        if (!code && f.is_over)
+            read_all(&f); /* what was printed last */
     }
     for (size_t i = 0; i < f.count; i++) {
         ms_logview_rest(v, &f.at[i].log);

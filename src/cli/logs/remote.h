@@ -13,6 +13,7 @@
 #ifndef MS_CLI_LOGS_REMOTE_H
 #define MS_CLI_LOGS_REMOTE_H
 
+#include "cli/jobs/jobs.h"
 #include "cli/logs/view.h"
 #include "cli/target.h"
 
@@ -34,12 +35,18 @@ struct ms_remote_logs {
     const struct ms_logview *view;
     struct ms_remote_log *at;
     size_t count;
+    const Muster__JobStatus
+        *job;        /* of its nodes, also those that are gone; NULL: all */
+    bool is_over;    /* that job */
     uint64_t change; /* of the last status */
     bool following;  /* what appears now is read from its beginning */
 };
 
-/* What `v` selects: its `single` means all workers, or the agents. */
-enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logview *v);
+/* What `v` selects: its `single` means all workers, or the agents. `job` is v->job as the head
+ * knows it, or NULL. */
+enum ms_exit ms_remote_logs_show(const struct ms_target *t,
+                                 const struct ms_logview *v,
+                                 const Muster__JobStatus *job);
 
 /* Which logs there are: those of a status are added. 0 or -ENOMEM. */
 int ms_remote_logs_add(struct ms_remote_logs *f, const Muster__Status *s);

@@ -18,7 +18,7 @@
 /* The head's socket is gone: for how long it may be one that is being started again. */
 #define EXIT_WAIT_NS (200 * MS_NS_PER_MS)
 
-enum { TAG_STATUS = 0, TAG_LOG = 1, TAGS_MAX = 64, TRIES_MAX = 3 };
+enum { TAG_STATUS = 0, TAG_JOB = 1, TAG_LOG = 2, TAGS_MAX = 64, TRIES_MAX = 3 };
 
 struct piece {
     struct ms_reorder_item item; /* first */
@@ -36,7 +36,7 @@ struct follow {
     int reader_fd; /* an epoll that has an event when the reader of stdout has gone */
     struct ms_timer print;
     struct ms_reorder pieces;
-    struct ms_call *status;
+    struct ms_call *status, *job;
     bool had_answer;   /* the connection works */
     bool is_lost;      /* and does no more */
     enum ms_exit code; /* why it ended, if not so */
@@ -94,6 +94,18 @@ static void ask_status(struct follow *f)
     want.seen = f->logs->change;
     want.wait_ns = MS_HOLD_MAX_NS;
     f->status = ask(f, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &want.base, TAG_STATUS);
+}
+
+/* Until the job is over; NULL: it is not about a job. */
+static void ask_job(struct follow *f)
+{
+    Muster__WaitJob want = MUSTER__WAIT_JOB__INIT;
+
+    if (!f->logs->job)
+        return;
+    want.name = f->logs->job->name;
+    want.wait_ns = MS_HOLD_MAX_NS;
+    f->job = ask(f, MUSTER__DRIVER_TO_HEAD__BODY_WAIT_JOB, &want.base, TAG_JOB);
 }
 
 static void ask_log(struct follow *f, size_t i)
@@ -172,7 +184,12 @@ static void take_failure(struct follow *f, uint64_t tag, const struct ms_outcome
 {
     Muster__Failure *why = muster__failure__unpack(NULL, o->len, o->body);
 
-    if (tag != TAG_STATUS && why && why->code < 0) { /* the head's own */
+    if (tag == TAG_JOB && why && why->code < 0) { /* it was deleted */
+        f->logs->is_over = true;
+        ms_loop_stop(f->loop);
+    } else if (tag >= TAG_LOG && f->logs->job && why && why->code < 0) {
+        ; /* its node has gone: what it has left is read at the end */
+    } else if (tag >= TAG_LOG && why && why->code < 0) { /* the head's own */
         f->logs->at[tag - TAG_LOG].failed = true;
         ms_out_fail(f->logs->target->cli,
                     MS_EXIT_FAILED,
@@ -213,6 +230,21 @@ static void take_status(struct follow *f, const struct ms_outcome *o)
     ask_logs(f);
 }
 
+static void take_job(struct follow *f, const struct ms_outcome *o)
+{
+    Muster__JobStatus *s =
+        (Muster__JobStatus *)read_answer(f, MUSTER__DRIVER_TO_HEAD__BODY_WAIT_JOB, o);
+
+    if (!s)
+        return;
+    f->logs->is_over = s->is_over;
+    muster__job_status__free_unpacked(s, NULL);
+    if (f->logs->is_over)
+        ms_loop_stop(f->loop);
+    else
+        ask_job(f);
+}
+
 static void take_piece(struct follow *f, size_t i, const struct ms_outcome *o)
 {
     struct ms_remote_log *l = &f->logs->at[i];
@@ -232,8 +264,9 @@ static void take_piece(struct follow *f, size_t i, const struct ms_outcome *o)
 
 static void take(struct follow *f, uint64_t tag)
 {
-    struct ms_call **at =
-        tag == TAG_STATUS ? &f->status : &f->logs->at[tag - TAG_LOG].call;
+    struct ms_call **at = tag == TAG_STATUS ? &f->status
+                          : tag == TAG_JOB  ? &f->job
+                                            : &f->logs->at[tag - TAG_LOG].call;
     struct ms_call *c = *at;
     struct ms_outcome o;
 
@@ -247,6 +280,8 @@ static void take(struct follow *f, uint64_t tag)
         f->had_answer = true;
         if (tag == TAG_STATUS)
             take_status(f, &o);
+        else if (tag == TAG_JOB)
+            take_job(f, &o);
         else
             take_piece(f, tag - TAG_LOG, &o);
     }
@@ -319,6 +354,7 @@ static int follow_open(struct follow *f, enum ms_tls_mode tls, struct ms_error *
 static void follow_close(struct follow *f)
 {
     drop(&f->status);
+    drop(&f->job);
     for (size_t i = 0; i < f->logs->count; i++)
         drop(&f->logs->at[i].call);
     print_until(f, MS_NEVER);
@@ -343,12 +379,29 @@ static enum ms_exit follow_once(struct follow *f, enum ms_tls_mode tls)
         f->code = ms_out_fail(f->logs->target->cli, MS_EXIT_FAILED, "%s", err.text);
     } else {
         ask_status(f);
+        ask_job(f);
         ask_logs(f);
         ms_loop_run(f->loop);
     }
     code = f->code; /* what cannot be printed at the end does not matter */
     follow_close(f);
     return code;
+}
+
+/* A head of jobs may be on its way back: its supervisor starts it again. */
+static enum ms_exit look_again(struct ms_remote_logs *logs)
+{
+    Muster__JobRef want = MUSTER__JOB_REF__INIT;
+    ProtobufCMessage *answer = NULL;
+    enum ms_exit code = MS_EXIT_OK;
+
+    if (logs->job) {
+        want.name = logs->job->name;
+        code = ms_jobs_ask(
+            logs->target, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want.base, &answer);
+        protobuf_c_message_free_unpacked(answer, NULL);
+    }
+    return code ? code : ms_remote_logs_look(logs);
 }
 
 /* A connection that was lost is made again if the head still answers; one that never
@@ -369,7 +422,7 @@ enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *logs)
         tries = f.had_answer ? 0 : tries + 1;
         if (!f.had_answer)
             tls = tls == MS_TLS_AUTO ? MS_TLS_ON : MS_TLS_AUTO;
-        code = ms_remote_logs_look(logs);
+        code = look_again(logs);
     }
     return code ? code
                 : ms_out_fail(logs->target->cli,

@@ -152,6 +152,14 @@ static bool matches(const regex_t *grep, const struct ms_logline *line)
     return !grep || regexec(grep, line->text, 1, &range, REG_STARTEND) == 0;
 }
 
+/* "JOB.", as its nodes and clusters begin. */
+static bool is_of_job(const char *name, const char *job)
+{
+    size_t len = strlen(job);
+
+    return strncmp(name, job, len) == 0 && name[len] == '.';
+}
+
 /* Whose it is, if that is known; false: it is not wanted. */
 static bool
 look(const struct ms_logview *v, const struct ms_logtext *t, struct ms_logline *line)
@@ -160,6 +168,8 @@ look(const struct ms_logview *v, const struct ms_logtext *t, struct ms_logline *
         return false;
     if (v->merged) { /* nodes of one machine share the file */
         if (ms_logline_split(line) && t->node[0] && strcmp(line->node, t->node) != 0)
+            return false;
+        if (v->job && !is_of_job(t->node, v->job) && !is_of_job(line->cluster, v->job))
             return false;
     } else {
         line->rank = t->rank;

@@ -32,6 +32,7 @@ struct ms_logview {
     bool merged;                     /* lines begin with CLUSTER/RANK@NODE */
     long lines_max;                  /* of each file at first; -1: all */
     int64_t since_ns;                /* only lines that were read then or later */
+    const char *job;                 /* only lines of this job; NULL: all */
     const regex_t *grep;             /* only lines with this in them; NULL: all */
     struct ms_logview_file *files;
     size_t count;

@@ -4,6 +4,7 @@
 #include "head/head_impl.h"
 #include "head/jobs/jobs_impl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,12 +37,58 @@ static bool add_roles(const struct ms_hosted *job, Muster__JobStatus *s)
     return true;
 }
 
+/* Where it prints, or has printed; nodes that it does not have any more have left folders. */
+struct log_nodes {
+    char (*texts)[2 * MS_NAME_MAX + 2];
+    char **names;
+    size_t count;
+};
+
+static void log_nodes_finish(struct log_nodes *l)
+{
+    free(l->texts);
+    free(l->names);
+}
+
+static void
+log_nodes_add(struct log_nodes *l, const struct ms_hosted *job, const char *name)
+{
+    l->names[l->count] = l->texts[l->count];
+    snprintf(l->texts[l->count++],
+             sizeof *l->texts,
+             "%s%s%s",
+             job ? job->name : "",
+             job ? "." : "",
+             name);
+}
+
+static int
+log_nodes_init(struct log_nodes *l, const struct ms_hosted *job, const char *const *now)
+{
+    size_t room = job->file.node_count + 1 + ms_field_count(now);
+
+    l->texts = calloc(room, sizeof *l->texts);
+    l->names = calloc(room, sizeof *l->names);
+    if (!l->texts || !l->names)
+        return -ENOMEM;
+    for (size_t i = 0; job->is_on_ours && now && now[i]; i++)
+        log_nodes_add(l, NULL, now[i]);
+    for (size_t i = 0; !job->is_on_ours && i < job->file.node_count; i++)
+        log_nodes_add(l, job, job->file.nodes[i]->name);
+    if (!job->is_on_ours && !job->file.has_nodes)
+        log_nodes_add(l, job, "localhost");
+    return 0;
+}
+
 Muster__JobStatus *ms_hosted_status(const struct ms_hosted *job)
 {
     struct ms_job_view v = ms_job_core_view(job->core);
     Muster__JobStatus m = MUSTER__JOB_STATUS__INIT, *s;
     MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_nodes(job);
+    MS_CLEANUP(log_nodes_finish) struct log_nodes logs = {0};
 
+    if (log_nodes_init(&logs, job, nodes) < 0)
+        return NULL;
     m.name = (char *)(uintptr_t)job->name;
     m.stage = ms_field_text(ms_job_stage_name(v.stage));
     m.is_over = ms_job_stage_is_over(v.stage);
@@ -62,6 +109,8 @@ Muster__JobStatus *ms_hosted_status(const struct ms_hosted *job)
     m.restarts = v.restarts;
     m.journal = ms_field_text(job->journal.code ? job->journal.text : "");
     m.folder = job->submit->folder;
+    m.log_nodes = logs.names;
+    m.n_log_nodes = logs.count;
     s = (Muster__JobStatus *)ms_proto_copy(&m.base);
     if (s && add_roles(job, s))
         return s;

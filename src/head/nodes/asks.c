@@ -1,13 +1,17 @@
 /* asks.c - requests that nodes answer: zygotes, logs, objects */
+#include "agent/logs/piece.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
+#include "io/session/node_dir.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 /* ---- zygotes --------------------------------------------------------------------- */
 
@@ -48,6 +52,30 @@ log_read(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
         ms_head_op_fail(op, -EPROTO, "the node gave another answer than was asked for");
 }
 
+/* An agent that has ended has left its logs in its folder, if that is on this machine. */
+static int read_left(struct ms_head_op *op, const Muster__ReadLog *want)
+{
+    Muster__LogPiece piece = MUSTER__LOG_PIECE__INIT;
+    ProtobufCMessage *answer = NULL;
+    char dir[MS_SESSION_DIR_MAX];
+    int rc = ms_node_dir_path(op->head->session.name, want->node, dir, &op->error);
+
+    piece.time_ns = (uint64_t)ms_wall_ns();
+    if (rc == 0)
+        rc = ms_log_piece_read(dir, want, &piece, &op->error);
+    if (rc == 0 && !piece.file && access(dir, F_OK) < 0)
+        rc = ms_error_set(&op->error,
+                          -ENODEV,
+                          "node %.64s is gone, and its logs with it",
+                          want->node);
+    if (rc == 0 && !(answer = ms_proto_copy(&piece.base)))
+        rc = -ENOMEM;
+    free(piece.data.data);
+    if (answer)
+        ms_head_op_succeed(op, answer);
+    return rc;
+}
+
 int ms_head_read_log_run(struct ms_head_op *op)
 {
     Muster__ReadLog *want = op->request->read_log;
@@ -55,10 +83,7 @@ int ms_head_read_log_run(struct ms_head_op *op)
 
     op->on_answer = log_read;
     if (!n)
-        return ms_error_set(&op->error,
-                            -ENODEV,
-                            "node %.64s is gone, and its logs with it",
-                            want->node);
+        return read_left(op, want);
     return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, want, &op->error);
 }
 

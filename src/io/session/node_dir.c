@@ -188,13 +188,40 @@ static void sweep(int root)
     free(d.at);
 }
 
+/* `out` has the root. */
+static void
+add_name(char out[MS_SESSION_DIR_MAX], const char *session, const char *node)
+{
+    char name[MS_SESSION_DIR_MAX];
+
+    make_name(name, MS_SESSION_DIR_MAX - strlen(out) - 1, session, node);
+    strcat(out, "/"); /* make_name has left room for all of it */
+    strcat(out, name);
+}
+
+int ms_node_dir_path(const char *session,
+                     const char *node,
+                     char out[MS_SESSION_DIR_MAX],
+                     struct ms_error *err)
+{
+    int rc = ms_name_check(session, "session", err);
+
+    if (rc == 0)
+        rc = ms_name_check(node, "node", err);
+    if (rc == 0)
+        rc = ms_session_root(out, err);
+    if (rc == 0)
+        add_name(out, session, node);
+    return rc;
+}
+
 int ms_node_dir_open(struct ms_node_dir *d,
                      const char *session,
                      const char *node,
                      struct ms_error *err)
 {
     struct ms_node_dir made = {0};
-    char root_path[MS_SESSION_DIR_MAX], name[MS_SESSION_DIR_MAX];
+    char root_path[MS_SESSION_DIR_MAX];
     MS_CLEANUP(ms_cleanup_fd) int root = -1;
     int rc = ms_name_check(session, "session", err);
 
@@ -206,11 +233,9 @@ int ms_node_dir_open(struct ms_node_dir *d,
     if (root < 0)
         return root;
     sweep(root);
-    make_name(name, sizeof made.dir - strlen(root_path) - 1, session, node);
-    strcpy(made.dir, root_path); /* make_name has left room for all of it */
-    strcat(made.dir, "/");
-    strcat(made.dir, name);
-    made.lock_fd = fill(root, name);
+    strcpy(made.dir, root_path);
+    add_name(made.dir, session, node);
+    made.lock_fd = fill(root, strrchr(made.dir, '/') + 1);
     if (made.lock_fd == -EWOULDBLOCK)
         return ms_error_set(err,
                             -EBUSY,

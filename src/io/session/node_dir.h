@@ -28,6 +28,12 @@ int ms_node_dir_open(struct ms_node_dir *d,
                      const char *node,
                      struct ms_error *err);
 
+/* Where the folder of that agent is on this machine, if there is one. 0 or a negative errno. */
+int ms_node_dir_path(const char *session,
+                     const char *node,
+                     char out[MS_SESSION_DIR_MAX],
+                     struct ms_error *err);
+
 /* Remove all but the logs and the lock, and let go of it. Idempotent. */
 void ms_node_dir_close(struct ms_node_dir *d);
 
