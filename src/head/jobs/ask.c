@@ -21,7 +21,7 @@ static struct ms_jobs *jobs_of(struct ms_head_op *op)
 {
     if (!op->head->jobs)
         ms_error_set(&op->error,
-                     -ENOTSUP,
+                     -ENOENT,
                      "this head hosts no jobs: it keeps no journal. `muster submit` "
                      "without --head has one that does");
     else if (op->head->stop_op)

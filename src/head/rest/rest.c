@@ -95,6 +95,7 @@ static const struct rest_route routes[] = {
     {"api/v1/clusters/*/workers/*", WORKERS(ms_rest_worker), OF("clusters", NULL)},
     {"api/v1/clusters/*/workers/*/stack", STATUS(ms_rest_stack), OF("clusters", NULL)},
     {"api/v1/clusters/*/workers/*/logs", STATUS(ms_rest_logs), OF("clusters", NULL)},
+    {"api/v1/jobs/*/logs", .get = ms_rest_job_logs},
 };
 
 static int hex_of(char c)

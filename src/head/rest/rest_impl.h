@@ -6,6 +6,7 @@
  * rest_verb.c    verbs that have a route of their own (head/ops/verbs.h)
  * rest_worker.c  stack of a worker
  * rest_log.c     its log, here or on another machine
+ * rest_job_log.c what a job has printed, of all of its nodes
  * metrics.c      for Prometheus
  */
 #ifndef MS_HEAD_REST_REST_IMPL_H
@@ -107,9 +108,15 @@ void ms_rest_worker_finish(struct ms_rest *rest);
 
 /* rest_log.c */
 void ms_rest_logs(const struct rest_ask *ask, const Muster__Status *s);
+/* The time `since` of the query, if it is there. False: it is none, and that was answered. */
+bool ms_rest_since(const struct rest_ask *ask, int64_t *since_ns);
+
+/* rest_job_log.c */
+void ms_rest_job_logs(const struct rest_ask *ask);
 
 /* rest_verb.c */
 void ms_rest_verb(const struct rest_ask *ask, const struct ms_verb *v);
+int ms_rest_status_of(int code); /* of an operation's error */
 
 /* metrics.c */
 void ms_rest_metrics(const struct rest_ask *ask, const Muster__Status *s);

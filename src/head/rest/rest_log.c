@@ -304,8 +304,7 @@ static void remote_begin(const struct rest_ask *ask,
     remote_ask(f);
 }
 
-/* False: that was answered. */
-static bool read_since(const struct rest_ask *ask, int64_t *since_ns)
+bool ms_rest_since(const struct rest_ask *ask, int64_t *since_ns)
 {
     char text[128];
 
@@ -325,7 +324,7 @@ void ms_rest_logs(const struct rest_ask *ask, const Muster__Status *s)
         .most = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX)};
     const Muster__WorkerStatus *w = NULL;
 
-    if (want.most > 0 && read_since(ask, &want.since_ns))
+    if (want.most > 0 && ms_rest_since(ask, &want.since_ns))
         w = ms_rest_find_worker(ask, s);
     if (!w)
         return;

@@ -167,18 +167,21 @@ read_request(const struct rest_ask *ask, const struct ms_verb *v, struct ms_erro
 
 /* ---- from an operation to an answer ---------------------------------------------- */
 
-static int status_of(int code)
+int ms_rest_status_of(int code)
 {
     static const struct {
         int code, status;
     } known[] = {
         {-EINVAL, 400},
+        {-ERANGE, 400},
         {-EPERM, 403},
         {-ENOENT, 404},
         {-EEXIST, 409},
         {-EBUSY, 409},
+        {-EALREADY, 409},
         {-ESTALE, 409},
         {-E2BIG, 413},
+        {-ENOTSUP, 422},
         {-EPIPE, 502},
         {-ENODEV, 502},
         {-ENOMEM, 503},
@@ -231,7 +234,7 @@ static void on_done(struct ms_head_op *op, void *arg)
     struct ms_http_conn *c = a->wait.conn;
 
     if (c && op->error.code)
-        ms_http_conn_fail(c, status_of(op->error.code), op->error.text);
+        ms_http_conn_fail(c, ms_rest_status_of(op->error.code), op->error.text);
     else if (c)
         reply_result(c, op);
     asking_destroy(&a->wait);
@@ -246,8 +249,9 @@ void ms_rest_verb(const struct rest_ask *ask, const struct ms_verb *v)
     if (a)
         a->op = ms_head_op_create(ask->rest->head);
     if (!a || !a->op) {
-        ms_http_conn_fail(
-            ask->conn, m ? 503 : status_of(err.code), m ? "out of memory" : err.text);
+        ms_http_conn_fail(ask->conn,
+                          m ? 503 : ms_rest_status_of(err.code),
+                          m ? "out of memory" : err.text);
         free(a);
         return;
     }
