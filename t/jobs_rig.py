@@ -73,8 +73,9 @@ class Jobs:
         return done.stdout + done.stderr
 
     def submit(self, text: str) -> str:
+        """Its name; the first one starts the head, and says so on stderr."""
         self.write(text)
-        return self.run("submit", "job.yaml").strip()
+        return self.run("submit", "job.yaml").splitlines()[0]
 
     def get(self, name: str) -> Any:
         return json.loads(self.run("get", f"job/{name}", "--json"))

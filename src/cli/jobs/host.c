@@ -70,10 +70,40 @@ static int look(const struct ms_cli *cli, char name[MS_NAME_MAX + 1], bool *comi
     return 0;
 }
 
+/* A new one, and wait until it is there. 0, or a negative errno that was said. */
+static int start_head(const struct ms_cli *cli, char name[MS_NAME_MAX + 1])
+{
+    int64_t until_ns = ms_now_ns() + BACK_NS;
+    struct ms_error err = {0};
+    const char *kept_by = "";
+    bool coming = false;
+    int rc = ms_keep_start(&kept_by, &err);
+
+    if (rc < 0 && look(cli, name, &coming) == 0)
+        return 0; /* another command has started one at the same time */
+    if (rc < 0) {
+        ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
+        return rc;
+    }
+    while ((rc = look(cli, name, &coming)) == -ENOENT && ms_now_ns() < until_ns) {
+        struct timespec pause = ms_timespec(LOOK_NS);
+
+        nanosleep(&pause, NULL);
+    }
+    if (rc < 0)
+        ms_out_fail(cli, MS_EXIT_FAILED, "the head has not started within 30 s");
+    else if (!ms_cli_has(cli, MS_OPT_JSON))
+        fprintf(stderr,
+                "muster %s: a head for jobs was started; %s starts it again if it is "
+                "killed\n",
+                cli->command->name,
+                kept_by);
+    return rc;
+}
+
 enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool start)
 {
     int64_t until_ns = ms_now_ns() + 2 * MS_NS_PER_S;
-    struct ms_error err = {0};
     char name[MS_NAME_MAX + 1];
     bool coming = false;
     int rc;
@@ -88,11 +118,10 @@ enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool 
         nanosleep(&pause, NULL);
         rc = look(cli, name, &coming);
     }
-    if (rc == -ENOENT && start) {
-        if (ms_keep_start(&err) < 0)
-            return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
-        rc = look(cli, name, &coming);
-    }
+    if (rc == -ENOENT && start && start_head(cli, name) < 0)
+        return MS_EXIT_FAILED;
+    if (rc == -ENOENT && start)
+        rc = 0;
     if (rc < 0)
         return ms_out_fail(cli,
                            MS_EXIT_NOT_RUNNING,

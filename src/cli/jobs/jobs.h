@@ -6,6 +6,7 @@
  *   look.c     `list jobs`, `get job/NAME`, `wait`, `events`
  *   change.c   `suspend`, `resume`, `scale`, `restart`, `stop job`, `delete`
  *   keep.c     `muster keep`: the process above a head, which starts it again
+ *   start.c    starting that, or a unit of systemd
  */
 #ifndef MS_CLI_JOBS_JOBS_H
 #define MS_CLI_JOBS_JOBS_H
@@ -48,7 +49,9 @@ enum ms_exit ms_jobs_list(const struct ms_cli *cli);
 enum ms_exit ms_jobs_get(const struct ms_cli *cli, const char *name);
 enum ms_exit ms_jobs_stop(const struct ms_cli *cli, const char *name);
 
-/* `muster keep` in a session of its own, with this program's head; 0 when the head answers. */
-int ms_keep_start(struct ms_error *err);
+/* A head of this program, with somebody above it who starts it again: a unit of systemd where
+ * the user's manager runs and outlives the login, else `muster keep` in a session of its own.
+ * *kept_by says which. 0: it has been started, and is there soon. */
+int ms_keep_start(const char **kept_by, struct ms_error *err);
 
 #endif

@@ -5,7 +5,6 @@
 #include "cli/out.h"
 #include "io/proc.h"
 #include "io/sock.h"
-#include "io/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,18 +18,20 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-/* `muster keep FD WORD...` runs `muster head WORD...`. A head that was killed is started
- * again; one that ends by itself ends this too. FD is closed when the head has said where it
- * listens, or gets a sentence that says why it does not. SIGTERM is passed on. */
+/* `muster keep FD WORD...` runs `muster head --listen 127.0.0.1:PORT WORD...`. A head that was
+ * killed is started again; one that ends by itself ends this too. FD is closed when the head
+ * has said where it listens, or gets a sentence that says why it does not; "-": nobody waits
+ * for that. SIGTERM is passed on. */
 
 /* A head that lived less long has not come up: it is started again later each time. */
-#define SOON_NS    (5 * MS_NS_PER_S)
-#define PAUSE_NS   (200 * MS_NS_PER_MS)
-#define STARTED_NS (30 * MS_NS_PER_S)
+#define SOON_NS  (5 * MS_NS_PER_S)
+#define PAUSE_NS (200 * MS_NS_PER_MS)
 
 enum { SOON_MAX = 8, WHY_MAX = 512 };
 
 struct keep {
+    int port_fd; /* holds the port while no head has it */
+    char listen[32];
     int signal_fd, said_fd; /* said_fd: what the head says first; -1: it has */
     sigset_t before;
     pid_t head;
@@ -42,8 +43,8 @@ struct keep {
 static void run_head(const struct keep *k, char *const *words, int out)
 {
     char path[PATH_MAX] = "";
-    const char *argv[64] = {"muster", "head"};
-    size_t n = 2;
+    const char *argv[64] = {"muster", "head", "--listen", k->listen};
+    size_t n = 4;
 
     for (size_t i = 0; words[i] && n + 1 < MS_COUNT(argv); i++)
         argv[n++] = words[i];
@@ -81,7 +82,7 @@ static void on_signals(struct keep *k)
         }
 }
 
-/* What the head says; the first line goes to who waits. */
+/* What the head says; the first line goes to who waits, or where we print. */
 static void on_said(struct keep *k, int *ready_fd)
 {
     char text[WHY_MAX];
@@ -92,8 +93,8 @@ static void on_said(struct keep *k, int *ready_fd)
         return;
     }
     text[n] = 0;
-    if (*ready_fd >= 0 && !strstr(text, "listening") &&
-        write(*ready_fd, text, (size_t)n) < 0)
+    if (!strstr(text, "listening") &&
+        write(*ready_fd >= 0 ? *ready_fd : STDERR_FILENO, text, (size_t)n) < 0)
         n = 0;
     ms_fd_close(ready_fd);
 }
@@ -127,17 +128,42 @@ static void pause_some(struct keep *k, unsigned times)
     on_signals(k);
 }
 
+/* Agents dial this port again when the head has been started again. It is bound here for
+ * all that time, and never listened on: with SO_REUSEADDR on both sockets the head can bind it
+ * too, and nobody else can. 0 or a negative errno. */
+static int hold_port(struct keep *k)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int one = 1;
+
+    k->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (k->port_fd < 0 ||
+        setsockopt(k->port_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
+        bind(k->port_fd, (struct sockaddr *)&at, len) < 0 ||
+        getsockname(k->port_fd, (struct sockaddr *)&at, &len) < 0)
+        return -errno;
+    snprintf(k->listen, sizeof k->listen, "127.0.0.1:%u", ntohs(at.sin_port));
+    return 0;
+}
+
 enum ms_exit ms_cmd_keep(const struct ms_cli *cli)
 {
     static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, 0};
     struct keep k = {.said_fd = -1};
-    int ready_fd = cli->args[0] ? atoi(cli->args[0]) : -1, status = 0;
+    bool has_waiter = cli->args[0] && strcmp(cli->args[0], "-") != 0;
+    int ready_fd = has_waiter ? atoi(cli->args[0]) : -1, status = 0;
     unsigned soon = 0;
     bool has_come_up = false;
 
-    if (!cli->args[0] || ready_fd < 3)
+    if (!cli->args[0] || (has_waiter && ready_fd < 3))
         return ms_out_fail(cli, MS_EXIT_USAGE, "it is for `muster submit`");
-    ms_fd_set_cloexec(ready_fd, true);
+    if (has_waiter)
+        ms_fd_set_cloexec(ready_fd, true);
+    if (hold_port(&k) < 0)
+        return ms_out_fail(
+            cli, MS_EXIT_FAILED, "no port of loopback can be had: %s", strerror(errno));
     ms_proc_set_name("muster-keep");
     k.signal_fd = ms_signals_open(watched, &k.before);
     while (!k.is_ending && soon < SOON_MAX) {
@@ -149,98 +175,10 @@ enum ms_exit ms_cmd_keep(const struct ms_cli *cli)
         /* one that came up once and cannot again (a full disk, its port) may later */
         if (!WIFSIGNALED(status) && (WEXITSTATUS(status) == 0 || !has_come_up))
             break;
-        has_come_up = has_come_up || ready_fd < 0;
+        has_come_up = has_come_up || (has_waiter && ready_fd < 0);
         soon = ms_now_ns() - begun_ns < SOON_NS ? soon + 1 : 0;
         if (!k.is_ending)
             pause_some(&k, soon);
     }
     return WIFEXITED(status) ? (enum ms_exit)WEXITSTATUS(status) : MS_EXIT_FAILED;
-}
-
-/* ---- starting it ------------------------------------------------------------------- */
-
-/* What was said instead of nothing. */
-static int wait_ready(int fd, struct ms_error *err)
-{
-    char why[WHY_MAX];
-    size_t len = 0;
-    int64_t until_ns = ms_now_ns() + STARTED_NS;
-
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int64_t left_ns = until_ns - ms_now_ns();
-        ssize_t n;
-
-        if (left_ns <= 0 || poll(&p, 1, (int)(left_ns / MS_NS_PER_MS) + 1) < 0)
-            return ms_error_set(
-                err, -ETIMEDOUT, "the head has not started within 30 s");
-        if (!p.revents)
-            continue;
-        n = read(fd, why + len, sizeof why - 1 - len);
-        if (n <= 0)
-            break;
-        len += (size_t)n;
-    }
-    why[len] = 0;
-    if (len == 0)
-        return 0;
-    why[strcspn(why, "\n")] = 0;
-    return ms_error_set(err, -EIO, "cannot start a head for jobs: %s", why);
-}
-
-/* A port that is free now. Agents dial it again when the head has been started again, so
- * it is the same each time. 0: none was found, and each start has another. */
-static unsigned find_port(void)
-{
-    MS_CLEANUP(ms_cleanup_fd) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) < 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &len) < 0)
-        return 0;
-    return ntohs(at.sin_port);
-}
-
-/* In the root folder, of this user alone: nobody's terminal. */
-static int spawn(int ready, struct ms_error *err)
-{
-    char path[PATH_MAX] = "", listen[32];
-    const char *argv[] = {
-        "muster", "keep", "3", "--name", MS_JOBS_SESSION, "--listen", listen, NULL};
-    MS_CLEANUP(ms_cleanup_fd) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    struct ms_process process = {.pidfd = -1};
-    int rc;
-
-    if (null < 0 || readlink("/proc/self/exe", path, sizeof path - 1) < 0)
-        return ms_error_sys(err, -errno, "cannot start a head for jobs");
-    snprintf(listen, sizeof listen, "127.0.0.1:%u", find_port());
-    rc = ms_spawn(
-        &(struct ms_spawn){
-            .path = path,
-            .argv = argv,
-            .env = (const char *const *)environ,
-            .working_dir = "/",
-            .fds = (struct ms_spawn_fd[]){{null, 0}, {null, 1}, {null, 2}, {ready, 3}},
-            .fd_count = 4,
-            .new_session = true,
-        },
-        &process,
-        err);
-    ms_fd_close(&process.pidfd);
-    return rc;
-}
-
-int ms_keep_start(struct ms_error *err)
-{
-    MS_CLEANUP(ms_cleanup_fd) int ours = -1;
-    int ends[2], rc;
-
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return ms_error_sys(err, -errno, "cannot start a head for jobs");
-    ours = ends[0];
-    rc = spawn(ends[1], err);
-    close(ends[1]);
-    return rc < 0 ? rc : wait_ready(ours, err);
 }

@@ -1,0 +1,63 @@
+"""Who keeps the head that `muster submit` starts: `muster keep`, or systemd."""
+
+import concurrent.futures
+import os
+import shutil
+from pathlib import Path
+
+from cli_rig import home  # noqa: F401
+from helpers import processes
+from jobs_rig import Jobs, jobs, until  # noqa: F401
+
+JOB = "name: {}\nnodes: [{{name: n0, cpus: 1}}]\ndriver: [sh, -c, 'exit 0']\n"
+# What systemd answers, and does: it runs the command in a session of its own.
+TOOLS = {
+    "systemctl": "echo running",
+    "loginctl": "echo yes",
+    "systemd-run": """echo "$@" > "$MUSTER_HOME/asked"
+while [ "$1" != -- ]; do shift; done
+shift
+setsid "$@" < /dev/null > /dev/null 2>&1 &""",
+}
+
+
+def test_the_port_stays_and_the_message_says_who_keeps_it(jobs: Jobs) -> None:  # noqa: F811
+    jobs.write(JOB.format("one"))
+    said = jobs.run("submit", "job.yaml")
+    assert "`muster keep` starts it again" in said, said
+    address = (jobs.home.path / "jobs" / "address").read_text()
+    jobs.kill_head()
+    jobs.run("wait", "one")
+    assert (jobs.home.path / "jobs" / "address").read_text() == address
+    assert jobs.run("submit", "job.yaml", "--name", "two") == "two\n"  # one is there
+
+
+def test_two_submissions_start_one_head(jobs: Jobs) -> None:  # noqa: F811
+    names = ["a", "b", "c"]
+    for name in names:
+        jobs.write(JOB.format(name), f"{name}.yaml")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        said = [*pool.map(lambda name: jobs.run("submit", f"{name}.yaml"), names)]
+    assert [text.splitlines()[0] for text in said] == names
+    for name in names:
+        jobs.run("wait", name)
+
+
+def test_systemd_keeps_it_where_it_runs(jobs: Jobs, tmp_path: Path) -> None:  # noqa: F811
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, text in TOOLS.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    jobs.home.env["PATH"] = f"{tools}:{os.environ['PATH']}"
+    jobs.write(JOB.format("one"))
+    said = jobs.run("submit", "job.yaml")
+    assert "a unit of systemd starts it again" in said, said
+    asked = (jobs.home.path / "asked").read_text()
+    assert "--user" in asked and "KillMode=process" in asked and "keep -" in asked
+    assert f"--setenv=MUSTER_HOME={jobs.home.path}" in asked
+    jobs.run("wait", "one")
+    jobs.kill_head()
+    until(lambda: "one" in jobs.run("list", "jobs"))
+    shutil.rmtree(tools)
+    assert processes(jobs.mark)
