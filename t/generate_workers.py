@@ -26,7 +26,8 @@ def answer(prompt: list[int], seq: int, length: int) -> list[int]:
 
 class Engine:
     """sampling: "length" (tokens until it ends by itself), "pace" (seconds for each chunk),
-    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "hang"."""
+    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "hang", "linger" (at
+    the first attempt its stream does not end behind its answer)."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -70,7 +71,10 @@ class Engine:
                 "tokens": tokens,
                 "logprobs": [-float(t) for t in tokens],
                 **({"version": self.version} if sampling.get("versions") else {}),
+                **({"finish_reason": "stop"} if len(context) == whole else {}),
             }
+        if sampling.get("linger") and request["attempt"] == 1:
+            await asyncio.sleep(3600)
         if len(context) == whole:
             yield {"tokens": [], "finish_reason": "stop"}
 

@@ -88,6 +88,32 @@ def test_asyncio(cluster: Make) -> None:
         asyncio.run(main(sched))
 
 
+@pytest.mark.parametrize("how", ["killed", "aborted"])
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_whole_answer_is_not_sent_again(cluster: Make, how: str, reason: str) -> None:
+    """Its last token has come, and the end of its stream has not."""
+    c = cluster(Engine, 2)
+    pids = [one["pid"] for one in c.execute_all_sync("seen")]
+    with Scheduler(c, slots=4) as sched:
+        sampling = {"length": 9 if reason == "stop" else 99, "linger": True}
+        most = 99 if reason == "stop" else 9
+        groups = [
+            sched.submit([i], n=2, max_new_tokens=most, sampling=sampling)
+            for i in range(2)
+        ]
+        until(lambda: sum(one["tokens"] for one in sched.stats()["replicas"]) == 36)
+        if how == "aborted":
+            with sched.weights(version=1):
+                pass
+        else:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+        for group in groups:
+            for one in group.result(WAIT_S).samples:
+                assert one.tokens == answer(group.prompt, one.seq, 9)
+                assert (one.attempt, one.finish_reason) == (1, reason)
+
+
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_a_lost_replica_resumes_elsewhere(cluster: Make, how: str) -> None:
     c = cluster(Engine, 3)

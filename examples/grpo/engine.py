@@ -27,7 +27,7 @@ class Row:
         self.line[: len(before)] = before
         self.at = len(before)
         self.end = self.at + request["max_new_tokens"]
-        self.is_over = False
+        self.reason = ""  # why it is over
         self.tokens: list[int] = []
         self.log_ps: list[float] = []
         self.version = 0  # that the unsent tokens are of
@@ -39,8 +39,9 @@ class Row:
         self.version = version
         self.tokens.append(token)
         self.log_ps.append(log_p)
-        self.is_over = token == policy.END or self.at == self.end
-        if self.is_over or len(self.tokens) >= STREAM:
+        if token == policy.END or self.at == self.end:
+            self.reason = "stop" if token == policy.END else "length"
+        if self.reason or len(self.tokens) >= STREAM:
             self.ready.set()
 
     async def next(self) -> dict[str, Any]:
@@ -52,6 +53,8 @@ class Row:
             "logprobs": self.log_ps,
             "version": self.version,
         }
+        if self.reason:  # with the last tokens: it needs no more, whatever happens now
+            chunk["finish_reason"] = self.reason
         self.tokens, self.log_ps = [], []
         return chunk
 
@@ -81,7 +84,7 @@ class ActorInfer:
         if self.decoder is None or self.decoder.done():
             self.decoder = asyncio.create_task(self.decode())
         try:
-            while not row.is_over or row.tokens:
+            while not row.reason or row.tokens:
                 yield await row.next()
         finally:
             self.rows.pop(row, None)  # also if nobody wants it any more
@@ -97,7 +100,7 @@ class ActorInfer:
                 rows, tokens.tolist(), chosen.tolist(), strict=True
             ):
                 row.add(token, p, self.version)
-                if row.is_over:
+                if row.reason:
                     self.rows.pop(row, None)
             await asyncio.sleep(0)  # requests come and go between two steps
 

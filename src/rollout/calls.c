@@ -275,6 +275,22 @@ static void finished(struct ms_rollout *r, struct open_call *c)
     ms_rollout_call_drop(r, c);
 }
 
+bool ms_rollout_call_finish_whole(struct ms_rollout *r, struct open_call *c)
+{
+    const char *reason;
+    bool has_ended;
+
+    if (c->kind != CALL_GENERATE || !c->request)
+        return false;
+    reason = c->request->sample->reason; /* "length": perhaps of the attempt alone */
+    has_ended =
+        reason[0] && strcmp(reason, "abort") != 0 && strcmp(reason, "length") != 0;
+    if (!has_ended && c->tokens < c->request->group->max_new)
+        return false;
+    finished(r, c);
+    return true;
+}
+
 /* Only these say that the worker is no more; all else its engine has said itself. */
 static bool is_loss(Muster__Failure__Kind kind)
 {
@@ -344,7 +360,8 @@ static void failed(struct ms_rollout *r, struct open_call *c, const Muster__Fail
     } else if (is_loss(kind)) {
         ms_rollout_replica_down(r, rep, why);
     } else if (c->kind == CALL_GENERATE) {
-        fail(r, c, why);
+        if (!ms_rollout_call_finish_whole(r, c))
+            fail(r, c, why);
     } else {
         answered(r, c, kind != MUSTER__FAILURE__KIND__NO_METHOD);
     }

@@ -56,13 +56,13 @@ static void abort_one(struct ms_rollout *r, const struct ms_generate_decision *d
     char text[MS_ROLLOUT_RID];
     uint32_t tokens;
 
-    if (!stream) { /* its end is on its way to the scheduler */
-        if (q && !goes_on(d->why))
+    if (stream && ms_rollout_call_take_items(r, stream) < 0)
+        return;
+    if (!stream || ms_rollout_call_finish_whole(r, stream)) {
+        if (q && !goes_on(d->why)) /* its end is on its way to the scheduler */
             q->is_unwanted = true;
         return;
     }
-    if (ms_rollout_call_take_items(r, stream) < 0)
-        return;
     tokens = stream->tokens;
     ms_rollout_call_drop(
         r, stream); /* before the question, so that the answer is behind it */

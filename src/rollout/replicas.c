@@ -97,7 +97,7 @@ void ms_rollout_replica_down(struct ms_rollout *r, struct replica *rep, const ch
         ms_list_each (c, &rep->calls, struct open_call, link)
             ms_rollout_call_take_items(r, c);
     ms_list_each (c, &rep->calls, struct open_call, link)
-        if (c->request)
+        if (!ms_rollout_call_finish_whole(r, c) && c->request)
             snprintf(c->request->sample->failure, MS_ROLLOUT_FAILURE, "%s", why);
     ms_rollout_call_drop_all(r, rep);
     ms_rollout_later(r,

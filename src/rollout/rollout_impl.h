@@ -163,6 +163,9 @@ void ms_rollout_call_drop_all(struct ms_rollout *r, struct replica *rep);
 void ms_rollout_call_hear(struct ms_rollout *r, struct open_call *c);
 /* Take the items that are there. 0, or -EBADMSG: it was dropped. */
 int ms_rollout_call_take_items(struct ms_rollout *r, struct open_call *c);
+/* If all of its answer was taken, and only the end of its stream is missing, report its end
+ * and drop it: sent again, it would go on behind its end. */
+bool ms_rollout_call_finish_whole(struct ms_rollout *r, struct open_call *c);
 
 /* chunk.c */
 /* Into the sample: 0; -EBADMSG or -ENOMEM with the reason. `max` tokens at most. */
