@@ -1,5 +1,6 @@
 """A folder with a job, the head that `muster submit` starts, and what runs below it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from cli_rig import CLI, Home
-from helpers import MARK, leftovers, new_mark
+from helpers import MARK, leftovers, new_mark, processes
 
 PATIENCE_S = 60.0
 
@@ -118,6 +119,16 @@ class Jobs:
             for w in found
             if w["state"] == "running"
         }
+
+    def agents(self, node: str) -> list[int]:
+        """The agent of a node, and its supervisor."""
+        found = []
+        for pid in processes(self.mark):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                if "--node-name" in words and node in words:
+                    found.append(pid)
+        return found
 
     def head_pid(self) -> int:
         return int((self.home.path / "jobs" / "driver").read_text().split()[0])

@@ -3,12 +3,11 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 import muster.jobs
 import pytest
 from cli_rig import home  # noqa: F401
-from helpers import MARK, processes
+from helpers import MARK
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 from muster.errors import MusterError
 
@@ -143,10 +142,8 @@ def test_a_job_that_cannot_work(jobs: Jobs) -> None:  # noqa: F811
 
 def test_an_agent_is_killed(jobs: Jobs) -> None:  # noqa: F811
     start(jobs)
-    for pid in processes(jobs.mark):
-        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        if "--node-name" in words and "first.n1" in words:
-            os.kill(pid, signal.SIGKILL)
+    for pid in jobs.agents("first.n1"):
+        os.kill(pid, signal.SIGKILL)
     until(lambda: "node lost" in jobs.texts("first") and len(jobs.workers()) == 7)
     finish(jobs)
 

@@ -47,6 +47,8 @@ struct ms_head_lender {
     bool is_durable;   /* local: what is lent outlives this process */
     /* What a piece is now; on the head's thread. May be NULL. */
     void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
+    /* The orchestrator cannot be asked, and why; NULL: it can (again). May be NULL. */
+    void (*on_silence)(void *arg, const char *why);
     void *arg;
 };
 

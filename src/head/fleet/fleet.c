@@ -114,6 +114,47 @@ bool ms_fleet_lends(const struct ms_fleet *f, const char *node)
     return false;
 }
 
+/* ---- can it be asked? -------------------------------------------------------------- */
+
+static void heard(struct ms_fleet *f, int rc, const struct ms_error *why)
+{
+    bool is_silent = rc == -EAGAIN || rc == -EACCES;
+    int hearing = is_silent ? MS_FLEET_SILENT : MS_FLEET_ANSWERS;
+
+    if (is_silent)
+        ms_timer_set(&f->probe, MS_FLEET_PROBE_NS);
+    if ((int)f->hearing == hearing)
+        return;
+    f->hearing = is_silent ? MS_FLEET_SILENT : MS_FLEET_ANSWERS;
+    if (f->on_silence)
+        f->on_silence(f->arg, is_silent ? why->text : NULL);
+}
+
+static void on_probed(void *arg,
+                      int rc,
+                      const struct ms_error *why,
+                      const struct ms_orch_answer *answer)
+{
+    struct ms_fleet *f = arg;
+
+    (void)answer;
+    f->is_probing = false;
+    heard(f, rc, why);
+}
+
+void ms_fleet_probe(struct ms_fleet *f)
+{
+    if (!f->watch)
+        ms_fleet_listen(f);
+    else if (!f->is_probing)
+        f->is_probing = f->o->ops->list(f->o, NULL, on_probed, f);
+}
+
+static void on_probe(void *arg)
+{
+    ms_fleet_probe(arg);
+}
+
 /* ---- what happens to pieces -------------------------------------------------------- */
 
 /* The node is over, unless other pieces are on it too. */
@@ -177,8 +218,10 @@ static void on_event(void *arg, int rc, const struct ms_orch_event *e)
     ms_lease_note(l, e->piece);
     if (f->on_piece)
         f->on_piece(f->arg, e->key, e->piece);
-    if (e->piece->phase == MS_PHASE_ENDED)
-        piece_ended(f, e->piece);
+    if (e->piece->phase != MS_PHASE_ENDED)
+        return;
+    ms_fleet_probe(f);
+    piece_ended(f, e->piece);
 }
 
 /* What was missed, if anything was. */
@@ -209,6 +252,7 @@ static void on_listed(void *arg,
         note_all(f, answer);
         f->watch = f->o->ops->watch(f->o, answer->cursor, on_event, f);
     }
+    heard(f, rc, why);
     ms_fleet_asks_go(f, f->watch ? NULL : rc < 0 ? why : &no_memory);
 }
 
@@ -405,6 +449,7 @@ void ms_fleet_destroy(struct ms_fleet *f)
     ms_list_each (l, &f->leases, struct ms_lease, link)
         lease_destroy(l);
     ms_timer_finish(&f->again);
+    ms_timer_finish(&f->probe);
     ms_whole_nodes_finish(&f->whole);
     free(f->address);
     free(f);
@@ -438,12 +483,14 @@ init(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *err)
              "%s",
              l->agent_prefix ? l->agent_prefix : "");
     f->on_piece = l->on_piece;
+    f->on_silence = l->on_silence;
     f->arg = l->arg;
     snprintf(f->secret_file, sizeof f->secret_file, "%s/secret", h->session.dir);
     if (rc == 0)
         rc = ms_whole_nodes_init(
             &f->whole, l->nodes, l->node_count, table[at].is_here, err);
-    if (rc == 0 && ms_timer_init(&f->again, h->loop, again, f) < 0)
+    if (rc == 0 && (ms_timer_init(&f->again, h->loop, again, f) < 0 ||
+                    ms_timer_init(&f->probe, h->loop, on_probe, f) < 0))
         rc = ms_error_set(err, -ENOMEM, "out of memory");
     if (rc < 0)
         return rc;

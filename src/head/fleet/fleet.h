@@ -51,6 +51,9 @@ bool ms_fleet_find_lost(const struct ms_fleet *f,
 bool ms_fleet_is_whole(const struct ms_fleet *f, const char *key);
 /* Lend nothing on this node of ours any more. */
 void ms_fleet_avoid(struct ms_fleet *f, const char *node, const char *reason);
+/* Find out whether the orchestrator can be asked; ms_head_lender.on_silence says it when
+ * that has changed. */
+void ms_fleet_probe(struct ms_fleet *f);
 /* The head ends: give back all. True when nothing is left; until then ms_head_stop_step is
  * called when that may have changed. */
 bool ms_fleet_end(struct ms_fleet *f);

@@ -169,6 +169,8 @@ static void on_done(void *arg,
         released(a);
     if (a->kind == RELEASE && rc < 0)
         not_released(l);
+    if (rc < 0 && a->under_way)
+        ms_fleet_probe(l->fleet);
     if (a->op && rc == 0)
         answer_with(a->op, l->fleet, answer);
     else if (a->op && a->kind == RESERVE)

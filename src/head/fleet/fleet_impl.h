@@ -16,6 +16,7 @@
 
 #include <limits.h>
 
+#define MS_FLEET_PROBE_NS (1 * MS_NS_PER_S) /* to ask again one that cannot be asked */
 #define MS_FLEET_AGAIN_NS (5 * MS_NS_PER_S) /* to give back what could not be */
 
 struct ms_lease_piece {
@@ -41,15 +42,17 @@ struct ms_fleet {
     struct ms_head *head;
     struct ms_orchestrator *o;
     struct ms_orch_watch *watch; /* NULL: it is not known what there is */
-    bool is_listing;
+    bool is_listing, is_probing;
+    enum { MS_FLEET_UNKNOWN, MS_FLEET_ANSWERS, MS_FLEET_SILENT } hearing;
     struct ms_list leases;
     struct ms_list asks; /* fleet_ask.c */
-    struct ms_timer again;
+    struct ms_timer again, probe;
     struct ms_whole_nodes whole;        /* the nodes that were described */
     char *address;                      /* what agents dial */
     char agent_prefix[MS_NAME_MAX + 2]; /* before the names of nodes; empty: nothing */
     char secret_file[PATH_MAX];
     void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
+    void (*on_silence)(void *arg, const char *why);
     void *arg;
 };
 

@@ -41,6 +41,7 @@ void ms_doing_failed(struct ms_job_doing *d,
     struct ms_job_event e = {.what = MS_JOB_NOT_DONE,
                              .id = d->id,
                              .failure = (uint8_t)failure,
+                             .fits = d->fits,
                              .reports = reports,
                              .report_count = report_count,
                              .text = text};

@@ -4,6 +4,7 @@
 #include "head/head_impl.h"
 #include "head/jobs/jobs_impl.h"
 #include "head/ops/op.h"
+#include "head/place/place.h"
 #include "head/state/journal.h"
 
 #include <errno.h>
@@ -214,12 +215,39 @@ static void failed(struct ms_job_doing *d, int rc, const struct ms_error *why)
     ms_doing_failed(d, MS_JOB_FAILED, reports, count, text_of(f, why));
 }
 
+/* How many of those that it would have started could be had. */
+static uint32_t count_fitting(const struct ms_job_doing *d)
+{
+    struct ms_error why = {0};
+    const struct ms_cluster *c = cluster_of(d);
+    uint32_t first = d->what == MS_JOB_DO_RESIZE && c ? (uint32_t)c->count : 0, count;
+    Muster__ClusterSpec *spec;
+
+    if (d->role == MS_JOB_DRIVER || d->count <= first ||
+        (c && d->what != MS_JOB_DO_RESIZE))
+        return 0;
+    spec = ms_spec_of_role(d->job, d->role, d->count, d->memory, &why);
+    if (!spec)
+        return 0;
+    count = ms_place_fits(d->job->jobs->head,
+                          &(struct ms_place_claim){.request = spec->place,
+                                                   .cluster = spec->name,
+                                                   .driver = d->job->id,
+                                                   .first = first,
+                                                   .count = d->count - first});
+    muster__cluster_spec__free_unpacked(spec, NULL);
+    return count;
+}
+
 static void on_made(struct ms_job_doing *d, int rc, const struct ms_error *why)
 {
-    if (rc == 0)
+    if (rc == 0) {
         done(d);
-    else
-        failed(d, rc, why);
+        return;
+    }
+    if (rc == -ENOSPC)
+        d->fits = count_fitting(d);
+    failed(d, rc, why);
 }
 
 /* ---- ending ------------------------------------------------------------------------ */

@@ -50,6 +50,7 @@ int ms_hosted_keep(struct ms_hosted *job, struct ms_error *err)
     m.id = job->id;
     m.submitted_ns = (uint64_t)job->submitted_ns;
     m.ended_ns = (uint64_t)job->ended_ns;
+    m.on_own_nodes = job->is_on_ours;
     return write_message(job, MS_PERSIST_JOB, job->name, &m.base, err);
 }
 

@@ -145,6 +145,7 @@ struct ms_job_doing {
     struct ms_list link; /* ms_hosted.actions */
     struct ms_hosted *job;
     uint32_t what, role, count, incarnation, memory;
+    uint32_t fits; /* of those that did not: what is told of NO_ROOM */
     uint64_t id;
     uint32_t *ranks;
     size_t rank_count;

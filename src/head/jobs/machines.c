@@ -64,6 +64,18 @@ struct prefix {
     const char *words[5];
 };
 
+/* Nothing new is begun until it can. */
+static void on_silence(void *arg, const char *why)
+{
+    struct ms_hosted *job = arg;
+
+    if (ms_job_core_view(job->core).can_ask != !why)
+        ms_hosted_feed(
+            job,
+            &(struct ms_job_event){.what = why ? MS_JOB_CANNOT_ASK : MS_JOB_CAN_ASK,
+                                   .text = why});
+}
+
 static int open_fleet(struct ms_hosted *job, struct ms_error *err)
 {
     const struct ms_job *file = &job->file;
@@ -89,6 +101,8 @@ static int open_fleet(struct ms_hosted *job, struct ms_error *err)
                                  .node_count = file->node_count,
                                  .prefixes = prefixes,
                                  .agent_prefix = before,
+                                 .on_silence = on_silence,
+                                 .arg = job,
                                  .is_durable = true},
         err);
     return job->fleet ? 0 : err->code;
@@ -192,10 +206,17 @@ static void on_mend(void *arg)
     struct ms_job_view v = ms_job_core_view(job->core);
     uint32_t number, node;
 
-    if (!job->fleet || !v.is_held || ms_job_stage_is_over(v.stage) || job->is_mending ||
-        v.stage == MS_JOB_STAGE_STOPPING || v.stage == MS_JOB_STAGE_SUSPENDING)
+    if (!v.is_held || ms_job_stage_is_over(v.stage) || job->is_mending)
         return;
-    if (!job->is_recovering && ms_fleet_find_lost(job->fleet, job->key, &number, &node))
+    if (!job->fleet) {
+        ms_machines_recover(job);
+        return;
+    }
+    if (v.stage == MS_JOB_STAGE_STOPPING || v.stage == MS_JOB_STAGE_SUSPENDING)
+        return;
+    ms_fleet_probe(job->fleet);
+    if (!job->is_recovering && v.can_ask &&
+        ms_fleet_find_lost(job->fleet, job->key, &number, &node))
         begin_mend(job, number, node);
     ms_timer_set(&job->mend, MS_JOB_MEND_NS);
 }
@@ -237,6 +258,7 @@ void ms_act_reserve(struct ms_job_doing *d)
 
     job->is_on_ours = !job->file.has_nodes && !job->file.on && has_own_nodes(job);
     if (job->is_on_ours) {
+        ms_hosted_keep(job, NULL); /* for the next head */
         ms_doing_done(d);
         return;
     }
@@ -299,10 +321,11 @@ void ms_machines_recover(struct ms_hosted *job)
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_error why = {0};
 
-    if (!ms_job_core_view(job->core).is_held)
+    if (!ms_job_core_view(job->core).is_held || job->is_on_ours)
         return;
     if (open_fleet(job, &why) < 0) {
-        ms_hosted_note(job, MS_JOB_WARNING, "its machines: %s", why.text);
+        on_silence(job, why.text);
+        ms_timer_set(&job->mend, MS_JOB_MEND_NS); /* and try again */
         return;
     }
     fill_reserve(job, &pieces, &reserve, &m);
@@ -312,5 +335,7 @@ void ms_machines_recover(struct ms_hosted *job)
 
 bool ms_machines_are_back(const struct ms_hosted *job)
 {
-    return !job->fleet || ms_fleet_is_whole(job->fleet, job->key);
+    if (!job->fleet)
+        return job->is_on_ours || !ms_job_core_view(job->core).is_held;
+    return ms_fleet_is_whole(job->fleet, job->key);
 }

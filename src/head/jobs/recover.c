@@ -152,6 +152,7 @@ static void on_job(void *arg, const char *key, const uint8_t *data, size_t len)
         job->id = m->id;
         job->submitted_ns = (int64_t)m->submitted_ns;
         job->ended_ns = (int64_t)m->ended_ns;
+        job->is_on_ours = m->on_own_nodes;
         r->rc = replay(job, &why);
     } else {
         r->rc = why.code ? why.code : -EBADMSG;

@@ -166,6 +166,41 @@ int ms_place_cluster_run(struct ms_head_op *op)
     return rc;
 }
 
+/* Are there places for so many of them? */
+static bool fits(struct ms_books *b, const struct ms_place_claim *what, uint32_t count)
+{
+    Muster__ClusterPlaced *placed = NULL;
+    struct ms_place_claim some = *what;
+    struct ms_buf table;
+    int rc;
+
+    some.count = count;
+    some.is_more = true;
+    ms_buf_init(&table);
+    rc = place(b, &some, &placed, &table, NULL);
+    if (rc == 0)
+        ms_books_drop_newest(b, what->cluster);
+    muster__cluster_placed__free_unpacked(placed, NULL);
+    ms_buf_finish(&table);
+    return rc == 0;
+}
+
+uint32_t ms_place_fits(struct ms_head *h, const struct ms_place_claim *what)
+{
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
+    uint32_t some = 0, many = what->count;
+
+    while (some < many) {
+        uint32_t middle = some + (many - some + 1) / 2;
+
+        if (fits(&desk->books, what, middle))
+            some = middle;
+        else
+            many = middle - 1;
+    }
+    return some;
+}
+
 /* ---- the end --------------------------------------------------------------------- */
 
 void ms_place_cluster_gone(struct ms_head *h, const char *cluster)

@@ -63,6 +63,8 @@ int ms_place_claim(struct ms_head *h,
                    Muster__ClusterPlaced **out,
                    struct ms_buf *table,
                    struct ms_error *err);
+/* For how many of the ranks from `first` on, `count` at most, there are places now. */
+uint32_t ms_place_fits(struct ms_head *h, const struct ms_place_claim *what);
 /* Could it be had if nobody else had anything? */
 bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec);
 /* Its ranks are fewer, or elsewhere: what it holds follows from where they are now. One that

@@ -107,11 +107,12 @@ static int write_file(const char *path, const struct ms_buf *data, struct ms_err
     return rc < 0 ? ms_error_sys(err, rc, "cannot write '%s'", path) : 0;
 }
 
-int ms_kept_write(const struct local *l, struct ms_error *err)
+int ms_kept_write(struct local *l, struct ms_error *err)
 {
     Muster__LocalGangs *m;
     MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
     bool is_good = true;
+    int rc;
 
     if (!l->state_path)
         return 0;
@@ -122,8 +123,10 @@ int ms_kept_write(const struct local *l, struct ms_error *err)
                 is_good && m && ms_proto_append(&m->gangs, &m->n_gangs, tell_gang(g));
     is_good = is_good && m && ms_proto_pack(&m->base, &packed) == 0;
     muster__local_gangs__free_unpacked(m, NULL);
-    return is_good ? write_file(l->state_path, &packed, err)
-                   : ms_error_set(err, -ENOMEM, "out of memory");
+    rc = is_good ? write_file(l->state_path, &packed, err)
+                 : ms_error_set(err, -ENOMEM, "out of memory");
+    l->is_unkept = rc < 0;
+    return rc;
 }
 
 /* ---- an agent whose number was not written down ------------------------------------- */

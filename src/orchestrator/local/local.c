@@ -97,8 +97,24 @@ static void avoid_node(struct ms_orch_op *op)
     ms_op_succeed(op);
 }
 
+/* What is lent and not written down would be lost with us: nothing is told or lent until
+ * it can be written again. */
+static bool is_kept(struct ms_orch_op *op)
+{
+    struct local *l = local_of(op);
+    struct ms_error why = {0};
+
+    if (!l->is_unkept || ms_kept_write(l, &why) == 0)
+        return true;
+    why.code = -EAGAIN;
+    ms_op_fail(op, &why);
+    return false;
+}
+
 static void begin(struct ms_orch_op *op)
 {
+    if ((op->kind == MS_OP_LIST || ms_op_is_launch(op)) && !is_kept(op))
+        return;
     if (op->kind == MS_OP_LIST)
         ms_op_succeed(op);
     else if (op->kind == MS_OP_AVOID)

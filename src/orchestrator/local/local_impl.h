@@ -25,6 +25,7 @@ struct local {
     char **avoided;              /* of each node: why; NULL: it is not */
     char *agent_path, *log_dir, *agent_prefix;
     char *state_path; /* kept.c; NULL: nothing outlives us */
+    bool is_unkept;   /* the file is not what it should be: it could not be written */
     pid_t end_with;
     int64_t grace_ns;
     struct ms_cgroups cgroups; /* tells kills of the kernel apart */
@@ -89,7 +90,7 @@ void ms_part_adopt(struct part *p, pid_t pid);
 /* ---- kept.c ------------------------------------------------------------------------ */
 
 /* All that is lent is in the file; without a file it is 0. A negative errno. */
-int ms_kept_write(const struct local *l, struct ms_error *err);
+int ms_kept_write(struct local *l, struct ms_error *err);
 /* Once, at the beginning: gangs of the controller before. -EBADMSG, -ENOMEM. */
 int ms_kept_read(struct local *l, struct ms_error *err);
 
