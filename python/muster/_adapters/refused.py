@@ -21,14 +21,11 @@ _INTERNAL = "is internal to verl: use the registered methods of the group"
 # Each row: the names, then the sentence that follows the name. A class stands for its
 # members; doc/adapters.md has the same rows.
 _ROLL: dict[str, str] = {
-    "DynamicSamplingScheduler RolloutContext RolloutScheduler PartialGPUManager "
-    "RouterProxy InprocProxy RayProxy SglangProxy Router SglangRouter "
+    "RolloutScheduler PartialGPUManager RouterProxy InprocProxy RayProxy SglangProxy Router SglangRouter "
     "PromptAffinityRouter EnvAffinityRouter raise_for_status wait_sglang_router_ready "
-    "wait_sglang_router_workflow RewardScheduler UserDefinedRolloutLoop": _GENERATION,
+    "wait_sglang_router_workflow": _GENERATION,
     "RouterManager.shrink_workers RouterManager.expand_workers": "is not here: "
     "scheduler.resize(replicas) of the RouterManager drains replicas, and adds others",
-    "RouterClient.generate_request_sync": "is not here: await generate_request, or submit "
-    "to the scheduler of the RouterManager and call result() of the group",
     "ItemsGroup": "is not here: ReplayBuffer has the rules of all steps",
     "is_driver get_driver_rank get_driver_world_size get_driver_master_addr "
     "get_driver_master_port get_driver_node_name get_driver_dashboard_port "

@@ -6,6 +6,7 @@ Everything is importable from here, whichever module of ROLL's it was in.
 doc/adapters.md says what differs.
 """
 
+import importlib
 import logging
 
 from muster._adapters.actor import Handle, remote
@@ -35,8 +36,12 @@ from muster.roll.worker import RankInfo, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from muster.roll.generate_scheduler import DynamicSamplingScheduler
     from muster.roll.protocol import *
+    from muster.roll.reward_scheduler import RewardScheduler
+    from muster.roll.rollout_context import RolloutContext
     from muster.roll.rollout_data import *
+    from muster.roll.rollout_loop import UserDefinedRolloutLoop
     from muster.roll.router import RouterClient, RouterManager
 
 logger = logging.getLogger("muster.roll")
@@ -48,11 +53,22 @@ def __getattr__(name: str) -> object:
     asked for."""
     if name not in __all__:
         missing("roll", name)
-    from muster.roll import protocol, rollout_data, router
+    for module in _NEED_NUMPY:
+        of = importlib.import_module(f"muster.roll.{module}")
+        if name in of.__all__:
+            return getattr(of, name)
+    raise AttributeError(f"module 'muster.roll' has no attribute {name!r}")
 
-    of = (protocol, rollout_data, router)
-    return next(getattr(one, name) for one in of if name in one.__all__)
 
+_NEED_NUMPY = (
+    "protocol",
+    "rollout_data",
+    "router",
+    "rollout_context",
+    "rollout_loop",
+    "reward_scheduler",
+    "generate_scheduler",
+)
 
 __all__ = [
     "RAY_NAMESPACE",
@@ -60,6 +76,7 @@ __all__ = [
     "Cluster",
     "DataProto",
     "Dispatch",
+    "DynamicSamplingScheduler",
     "EnvActivityMonitor",
     "Execute",
     "ExperienceItem",
@@ -71,12 +88,15 @@ __all__ = [
     "RankInfo",
     "ReplayBuffer",
     "ResourceManager",
+    "RewardScheduler",
+    "RolloutContext",
     "RouterClient",
     "RouterManager",
     "RouterReplayConfig",
     "SequencePackingConfig",
     "SharedStorage",
     "StrategyArguments",
+    "UserDefinedRolloutLoop",
     "Worker",
     "WorkerConfig",
     "collate_fn",

@@ -216,6 +216,10 @@ class ReplayBuffer:
         self._is_shut_down = True
         self._changes.tell()
 
+    @property
+    def is_shut_down(self) -> bool:
+        return self._is_shut_down
+
     def _check_open(self) -> None:
         if self._is_shut_down:
             raise asyncio.CancelledError("the replay buffer was shut down")

@@ -28,10 +28,11 @@ __all__ = [
 ]
 
 ABORT = "abort"  # the finish_reason of a request that was aborted
-_BEFORE = (
+_BEFORE = (  # what is kept as pre_... of a request
     "output_token_ids",
     "output_logprobs",
-)  # what is kept as pre_... of a request
+    "output_versions",
+)
 _SAMPLING = (
     "request_id",
     "generation_config",
@@ -44,6 +45,18 @@ _SAMPLING = (
 
 
 # ---- requests -------------------------------------------------------------------------
+
+
+def request_of(columns: dict[str, Any], meta_info: dict[str, Any]) -> DataProto:
+    """What a collect function made: arrays of numbers count as tensors."""
+    tensors = {
+        name: column
+        for name, column in columns.items()
+        if is_tensor(column)
+        or (isinstance(column, np.ndarray) and column.dtype.kind != "O")
+    }
+    others = {name: c for name, c in columns.items() if name not in tensors}
+    return DataProto.from_dict(tensors, non_tensors=others, meta_info=meta_info)
 
 
 def expand_requests(
@@ -153,11 +166,9 @@ def postprocess_output_data(
         request.meta_info.pop("pre_output_token_ids", None),
         data.meta_info["output_token_ids"],
     )
-    logprobs = data.meta_info.get("output_logprobs")
-    if logprobs is not None:
-        logprobs = _joined(request.meta_info.pop("pre_output_logprobs", None), logprobs)
-    columns = _columns(_array(ids), _array(mask), tokens, logprobs, sequence_length,
+    columns = _columns(_array(ids), _array(mask), tokens, sequence_length,
                        data.meta_info["pad_token_id"])  # fmt: skip
+    columns |= _told(request, data, ids.shape[1], sequence_length)
     repeated = request.repeat(repeat_times=len(tokens))
     meta = {**repeated.meta_info}
     if "metrics" in data.meta_info:
@@ -177,7 +188,6 @@ def _columns(
     ids: NDArray[Any],
     mask: NDArray[Any],
     tokens: list[list[int]],
-    logprobs: list[list[float]] | None,
     sequence_length: int,
     pad: int,
 ) -> dict[str, NDArray[Any]]:
@@ -188,7 +198,7 @@ def _columns(
     is_response = (np.arange(width)[None] < lengths).astype(mask.dtype)
     attention = np.concatenate([before, is_response], axis=1)
     nothing = np.zeros_like(is_response)
-    columns = {
+    return {
         "prompts": prompts,
         "responses": responses,
         "input_ids": np.concatenate([prompts, responses], axis=1),
@@ -197,14 +207,26 @@ def _columns(
         "prompt_mask": np.concatenate([before, nothing], axis=1),
         "response_mask": np.concatenate([np.zeros_like(before), is_response], axis=1),
     }
-    if logprobs is not None:
-        columns["infer_logprobs"] = np.concatenate(
-            [
-                np.zeros((count, ids.shape[1] - 1), np.float32),
-                _padded(logprobs, width, 0, np.float32),
-            ],
-            axis=1,
+
+
+def _told(
+    request: DataProto, data: DataProto, prompt_length: int, sequence_length: int
+) -> dict[str, NDArray[Any]]:
+    """What the engine said of each token: log-probabilities, which begin with that of the
+    second place, and versions of the weights (-1: not generated)."""
+    columns: dict[str, NDArray[Any]] = {}
+    for name, of, skipped, fill, dtype in (
+        ("output_logprobs", "infer_logprobs", 1, 0, np.float32),
+        ("output_versions", "versions", 0, -1, np.int32),
+    ):
+        before = request.meta_info.pop(f"pre_{name}", None)
+        if (now := data.meta_info.get(name)) is None:
+            continue
+        rows = _padded(
+            _joined(before, now), sequence_length - prompt_length, fill, dtype
         )
+        prompt = np.full((len(rows), prompt_length - skipped), fill, dtype)
+        columns[of] = np.concatenate([prompt, rows], axis=1)
     return columns
 
 

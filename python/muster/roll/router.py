@@ -6,18 +6,21 @@ of it belongs to one event loop.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
 
 from muster._adapters.checks import WrongValue
 from muster._adapters.refused import refuse_members
+from muster.errors import DeadlineExceeded
 from muster.generate import Group, GroupCancelled, Scheduler
+from muster.generate.scheduler import WAIT_S
 from muster.roll.changes import Changes
 from muster.roll.protocol import DataProto
 from muster.roll.rollout_data import ABORT
 
-__all__ = ["RouterClient", "RouterManager"]
+__all__ = ["WAIT_S", "RouterClient", "RouterManager"]
 
 _SLOTS = 128  # requests at once on each replica, unless router_args says otherwise
 
@@ -40,9 +43,12 @@ class RouterManager:
         self._is_suspended = False
         self._is_shut_down = False
         self._changes = Changes()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def initialize(self) -> None:
-        """The replicas are there since the cluster is."""
+        """The replicas are there since the cluster is. Threads send their requests by the
+        event loop that calls this."""
+        self._loop = asyncio.get_running_loop()
 
     def router_meta(self) -> dict[str, Any]:
         return {"router_name": type(self).__name__}
@@ -78,6 +84,15 @@ class RouterManager:
                 left.cancel()  # its task was cancelled
             await self.on_request_routed(request_id)
 
+    def generate_request_sync(
+        self, payload: dict[str, Any], request_id: Any, uid: Any
+    ) -> dict[str, Any] | None:
+        """The same for other threads than that of the event loop."""
+        if self._loop is None:
+            raise WrongValue("call initialize first")
+        asked = self.generate_request(payload, request_id, uid)
+        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+
     def _submit(self, payload: dict[str, Any], uid: Any) -> Group:
         sampling = dict(payload.get("sampling_params") or {})
         if "max_new_tokens" not in sampling:
@@ -88,12 +103,19 @@ class RouterManager:
             prompt, n, uid, max_new_tokens=most, sampling=sampling
         )
 
-    async def on_send_request(self, request_id: Any) -> None:
-        """Waits until requests may be sent, and counts this one."""
+    async def on_send_request(self, request_id: Any, timeout: float = WAIT_S) -> None:
+        """Waits until requests may be sent, and counts this one. DeadlineExceeded after
+        `timeout` seconds."""
         if request_id in self._running:
             raise WrongValue(f"request {request_id!r} runs already")
-        while self._is_suspended and not self._is_shut_down:
-            await self._changes.wait()
+        try:
+            async with asyncio.timeout(timeout):
+                while self._is_suspended and not self._is_shut_down:
+                    await self._changes.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"request {request_id!r}: requests were suspended for {timeout} s"
+            ) from None
         self._running.add(request_id)
 
     async def on_request_routed(self, request_id: Any) -> None:
@@ -120,22 +142,34 @@ class RouterManager:
         self._is_suspended = False
         self._changes.tell()
 
-    async def wait_complete(self) -> None:
-        """Until no request runs."""
-        while self._running:
-            await self._changes.wait()
+    async def wait_complete(self, timeout: float = WAIT_S) -> None:
+        """Until no request runs. DeadlineExceeded after `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                while self._running:
+                    await self._changes.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"requests still ran after {timeout} s: {self.info()}"
+            ) from None
 
-    async def shutdown(self) -> None:
-        """Requests that run or wait give None."""
+    async def shutdown(self, timeout: float = WAIT_S) -> None:
+        """Requests that run or wait give None. Idempotent."""
         self._is_shut_down = True
         self._changes.tell()
-        await self.abort_all()
-        await self.wait_complete()
-        self.scheduler.close()
+        try:
+            await self.abort_all()
+            await self.wait_complete(timeout)
+        finally:
+            self.scheduler.close()
 
     def size(self) -> int:
         """How many run."""
         return len(self._running)
+
+    def info(self) -> str:
+        """What the scheduler has, in a sentence."""
+        return self.scheduler._state()
 
 
 def _output(group: Group) -> dict[str, Any]:
@@ -143,6 +177,7 @@ def _output(group: Group) -> dict[str, Any]:
     samples = sorted(group.samples, key=lambda one: one.seq)
     out: dict[str, Any] = {
         "output_token_ids": [one.tokens for one in samples],
+        "output_versions": [one.versions for one in samples],
         "finish_reasons": [one.finish_reason if is_whole else ABORT for one in samples],
     }
     if samples and all(one.logprobs is not None for one in samples):
@@ -163,8 +198,16 @@ class RouterClient:
         """One prompt, with input_ids and attention_mask, and generation_config in its
         meta_info. What comes back is in the meta_info of the response."""
         output = await self.proxy.generate_request(_payload(req), request_id, uid)
-        if output is None:
-            return None
+        return None if output is None else self._response(req, output)
+
+    def generate_request_sync(
+        self, req: DataProto, request_id: Any, uid: Any
+    ) -> DataProto | None:
+        """The same for a thread other than that of the manager's event loop."""
+        output = self.proxy.generate_request_sync(_payload(req), request_id, uid)
+        return None if output is None else self._response(req, output)
+
+    def _response(self, req: DataProto, output: dict[str, Any]) -> DataProto:
         config = req.meta_info["generation_config"]
         for name in ("eos_token_id", "pad_token_id"):
             output[name] = config.get(name)

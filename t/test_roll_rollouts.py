@@ -1,0 +1,243 @@
+"""DynamicSamplingScheduler on real workers: batches, filters, aborts, and a replica's end."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import muster
+import numpy as np
+import pytest
+from muster import roll
+from rollout_workers import Countdown, Reward
+
+WAIT_S = 120.0
+PLACES, SEQUENCE = 4, 64
+
+
+class Collect:
+    """Columns of items: a prompt of four places, the first ones padding."""
+
+    def __init__(self, tokenizer: Any, **given: Any) -> None:
+        pass
+
+    def __call__(self, items: list[dict[str, Any]]) -> dict[str, Any]:
+        ids = np.zeros((len(items), PLACES), np.int64)
+        ids[:, -1] = [item["start"] for item in items]
+        return {
+            "input_ids": ids,
+            "attention_mask": (ids != 0).astype(np.int64),
+            "domain": np.array([i["domain"] for i in items], dtype=object),
+        }
+
+
+def config(**more: Any) -> Any:
+    rule = SimpleNamespace(type="no_filter", filter_args={})
+    reward = SimpleNamespace(query_filter_config=rule)
+    given = {
+        "seed": 7,
+        "sequence_length": SEQUENCE,
+        "val_sequence_length": SEQUENCE,
+        "prompt_length": PLACES,
+        "async_generation_ratio": 0,
+        "is_num_return_sequences_expand": True,
+        "rewards": {"math": reward, "code": reward},
+    }
+    return SimpleNamespace(**{**given, **more})
+
+
+def asked(n: int = 2, **sampling: Any) -> roll.DataProto:
+    generation = {"num_return_sequences": n, "max_new_tokens": 60, "pad_token_id": 0}
+    return roll.DataProto(meta_info={"generation_config": generation | sampling})
+
+
+DATASET = [{"start": i, "domain": "math" if i % 2 else "code"} for i in range(5, 45)]
+
+
+@pytest.fixture
+def roles(session: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    actor = roll.Cluster(
+        "actor_infer", Countdown, None, roll.WorkerConfig(world_size=2)
+    )
+    reward = roll.Cluster("reward", Reward, None, roll.WorkerConfig(world_size=2))
+    yield actor, {"math": reward, "code": reward}
+    actor.destroy()
+    reward.destroy()
+
+
+def run(
+    main: Callable[[roll.DynamicSamplingScheduler], Any],
+    roles: tuple[Any, dict[str, Any]],
+    given: Any = None,
+    **more: Any,
+) -> None:
+    async def whole() -> None:
+        scheduler = roll.DynamicSamplingScheduler(
+            given or config(), *roles, DATASET, Collect, {}, **more
+        )
+        await scheduler.initialize()
+        try:
+            await main(scheduler)
+        finally:
+            await scheduler.shutdown()
+        assert not scheduler.running_tasks and scheduler.router_manager.size() == 0
+
+    asyncio.run(asyncio.wait_for(whole(), WAIT_S))
+
+
+def starts(batch: roll.DataProto) -> list[int]:
+    """Each row's prompt, after a look at its response."""
+    prompts = np.asarray(batch.batch["prompts"])[:, -1]
+    for start, response in zip(
+        prompts, np.asarray(batch.batch["responses"]), strict=True
+    ):
+        whole = list(range(int(start) - 1, 0, -1))
+        assert response.tolist() == whole + [0] * (len(response) - len(whole))
+    return [int(one) for one in prompts]
+
+
+def test_steps_of_a_synchronous_job(roles: Any) -> None:
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        seen: list[int] = []
+        for step in range(3):
+            batch = await scheduler.get_batch(asked(), step, 4)
+            rows = starts(batch)
+            assert len(rows) == 8 and len(set(rows)) == 4
+            seen += set(rows)
+            rewards = np.asarray(batch.batch["response_level_rewards"])
+            assert rewards.tolist() == [start - 1 for start in rows]
+            metrics = batch.meta_info["metrics"]
+            assert metrics["scheduler/collect_query_count"] == 4
+            assert metrics["scheduler/off_policy_ratio"] == 0
+            spent = [f"scheduler/{d}/time/reward/count" for d in ("math", "code")]
+            assert sum(metrics[name] for name in spent) == 8
+            assert scheduler.router_manager.size() == 0
+        assert len(set(seen)) == 12  # no item came twice
+        state = scheduler.get_scheduler_state()
+        assert state == {"dataset_iter_count": 12}
+        again = roll.DynamicSamplingScheduler(
+            config(), *roles, DATASET, Collect, {}, state=state
+        )
+        assert again.get_next_dataset_item() == scheduler.get_next_dataset_item()
+        await again.shutdown()
+        items = scheduler.get_next_data_item_by_dataloader(3)
+        assert len(items) == 3 and scheduler.dataset_iter_count == 16
+        with pytest.raises(AssertionError, match="step 2 after 2"):
+            await scheduler.get_batch(asked(), 2, 4)
+
+    run(main, roles)
+
+
+class Twice:
+    """A loop of one's own: the first answer is aborted, the second one is rewarded."""
+
+    async def process_new_prompt(self, context: roll.RolloutContext) -> Any:
+        request, domain = context.get_request_data(context.meta_info)
+        with pytest.raises(RuntimeError, match="has its data"):
+            context.get_request_data(context.meta_info)
+        with pytest.raises(AssertionError, match="do_generate_and_reward"):
+            await context.generate(request, domain)
+        request.meta_info["generation_config"]["pace"] = 30
+        async with context.do_generate_and_reward(max_concurrency=1):
+            first = asyncio.create_task(context.generate(request, domain))
+            while not context.inflight_requests:
+                await asyncio.sleep(0)
+            await context.abort_running_requests()
+            aborted = await first
+            assert aborted is not None and not roll.is_report_data_finished(aborted)
+            request.meta_info["generation_config"]["pace"] = 0
+            response = await context.generate(request, domain)
+            assert response is not None
+            length = context.sequence_length
+            rows = roll.postprocess_output_data(request, response, length)
+            rows.union(await context.compute_rewards(rows, domain))
+        return rows
+
+
+def test_a_loop_of_ones_own(roles: Any) -> None:
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        batch = await scheduler.get_batch(asked(), 0, 3)
+        assert len(starts(batch)) == 6
+
+    run(main, roles, config(user_defined_rollout_loop_cls=f"{__name__}.Twice"))
+
+
+def test_a_filtered_prompt_is_replaced(roles: Any) -> None:
+    rule = SimpleNamespace(type="mean_filter", filter_args={"threshold_up": 20})
+    reward = SimpleNamespace(query_filter_config=rule)
+    given = config(rewards={"math": reward, "code": reward})
+
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        batch = await scheduler.get_batch(asked(), 0, 8)
+        assert max(starts(batch)) <= 20 and len(batch) == 16
+        assert scheduler.dataset_iter_count > 8
+
+    run(main, roles, given)
+
+
+def test_a_killed_replica_and_an_update_of_the_weights(roles: Any) -> None:
+    """With an async ratio requests go on behind their tokens after the update, and on the
+    other replica after a kill -9."""
+    actor = roles[0]
+
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        first = await scheduler.get_batch(asked(pace=0.01), 0, 4)
+        starts(first)
+        while scheduler.router_manager.size() == 0:  # the next step's run ahead
+            await asyncio.sleep(0.01)
+        await scheduler.pause_sampling()
+        await asyncio.gather(*actor.execute_all_async("set_weights", 1))
+        step = asyncio.create_task(scheduler.get_batch(asked(pace=0.01), 1, 4))
+        stats = scheduler.router_manager.scheduler.stats
+        while not stats()["replicas"][1]["tokens"]:
+            await asyncio.sleep(0.01)
+        os.kill(actor[1].execute_rank_zero_sync("pid"), signal.SIGKILL)
+        batch = await step
+        assert len(starts(batch)) == 8
+        assert np.asarray(batch.batch["versions"]).max() == 1
+        await scheduler.pause_sampling()
+        last = await scheduler.get_batch(asked(), 2, 4)
+        rows = starts(first) + starts(batch) + starts(last)
+        assert sorted(rows.count(row) for row in set(rows)) == [2] * 12
+        assert last.meta_info["metrics"]["scheduler/off_policy_ratio"] <= 1
+
+    run(main, roles, config(async_generation_ratio=1))
+
+
+def test_a_failure_is_raised_at_once(roles: Any) -> None:
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        roles[1]["math"].execute_all_sync("set_bad", 3)
+        with pytest.raises(ValueError, match="token 3 cannot be rewarded"):
+            await scheduler.get_batch(asked(), 0, 4)
+
+    run(main, roles)
+
+
+def test_waits_have_deadlines(roles: Any) -> None:
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        with pytest.raises(muster.DeadlineExceeded, match="8 samples were not there"):
+            await scheduler.get_batch(asked(pace=30), 0, 4, timeout=0.2)
+        manager = scheduler.router_manager
+        manager.suspend()
+        with pytest.raises(muster.DeadlineExceeded, match="still ran"):
+            await manager.wait_complete(0.1)
+        with pytest.raises(muster.DeadlineExceeded, match="suspended"):
+            await manager.on_send_request("one", timeout=0.1)
+
+    run(main, roles)
+
+
+def test_rewards_of_a_batch(roles: Any) -> None:
+    domains = ["math", "code", "math"]
+    data = roll.DataProto.from_dict(
+        {"responses": np.array([[1, 0, 0], [1, 2, 0], [1, 2, 3]])},
+        non_tensors={"domain": np.array(domains, dtype=object)},
+    )
+    compute = roll.RewardScheduler().compute_rewards
+    rewards = asyncio.run(compute(data, roles[1], config()))
+    assert np.asarray(rewards.batch["scores"]).tolist() == [1, 2, 3]
+    with pytest.raises(KeyError, match="law"):
+        data.non_tensor_batch["domain"][1] = "law"
+        asyncio.run(compute(data, roles[1], config()))
