@@ -110,6 +110,10 @@
 #define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)    /* of an agent that is alive */
 #define MS_STORE_OUTBOX_MAX  65536u /* messages for one that does not read */
 
+/* Heap (base/heap.h) */
+#define MS_HEAP_MAP_MIN  (32 << 20) /* bigger allocations are the kernel's; its most */
+#define MS_HEAP_KEEP_MAX (64 << 20) /* freed, and kept to use again */
+
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */
 #define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */

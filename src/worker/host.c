@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/heap.h"
 #include "base/proto.h"
 #include "io/proc.h"
 #include "io/spawn.h"
@@ -324,6 +325,7 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
+    ms_heap_keep(); /* for the engine */
     pthread_mutex_init(&h->lock, NULL);
     h->main_tid = (pid_t)syscall(SYS_gettid);
     h->control_fd = o->control_fd;

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/heap.h"
 #include "base/limits.h"
 #include "base/name.h"
 #include "io/sock.h"
@@ -25,8 +26,7 @@ void ms_store_expect_pieces(struct ms_store *s)
     s->has_pieces = true;
     /* Messages of a MiB come and go: that the C library takes memory for each from the
      * kernel, and gives it back at once, costs four fifths of the time. */
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+    ms_heap_keep();
 }
 
 /* Nothing was asked for in a while. */
