@@ -22,10 +22,9 @@ class Session:
         self._scheduler = scheduler
 
     def submit(self, prompt: Any, **options: Any) -> Group:
-        """As `scheduler.submit`, of the next turn. Each turn has a history of lengths of its
-        own, and what later turns took before counts in the order of sessions."""
+        """As `scheduler.submit`, of the next turn. Its lengths are known by (key, turn)."""
         self.turns += 1
-        options.setdefault("key", self.key)
+        options.setdefault("key", (self.key, self.turns))
         return self._scheduler.submit(prompt, session=self, **options)
 
     def _ended(self, group: Group) -> None:

@@ -205,7 +205,9 @@ void ms_job_carry_out(struct ms_hosted *job, const struct ms_job_action *a)
                                               .text = "out of memory"});
         return;
     }
-    if (a->what == MS_JOB_DO_AVOID)
+    if (ms_hosted_is_simulated(job))
+        ms_act_simulated(d);
+    else if (a->what == MS_JOB_DO_AVOID)
         ms_act_avoid(d, a->node, a->text);
     else if (a->what < MS_JOB_ACTION_WHATS && acts[a->what])
         acts[a->what](d);

@@ -85,11 +85,11 @@ check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error 
     if (j->count >= MS_JOBS_MAX)
         return ms_error_set(
             err, -ENOSPC, "this head has %zu jobs: delete old ones", j->count);
-    if (strcmp(on, "local") != 0)
+    if (strcmp(on, "local") != 0 && !ms_hosted_is_simulated(job))
         return ms_error_set(err,
                             -ENOTSUP,
-                            "on %s: submitted jobs run on local; `muster run --on %s` "
-                            "runs it in the foreground",
+                            "on %s: submitted jobs run on local or sim; `muster run "
+                            "--on %s` runs it in the foreground",
                             on,
                             on);
     if (!job->file.driver && job->file.role_count == 0)
@@ -110,8 +110,12 @@ static int enter(struct ms_hosted *job, struct ms_error *err)
     struct ms_job_spec spec;
     int rc = ms_job_make_spec(&job->file, &spec, err);
 
-    if (rc < 0)
+    if (rc == 0 && ms_hosted_is_simulated(job))
+        rc = ms_simulated_change(&spec, err);
+    if (rc < 0) {
+        ms_job_made_spec_finish(&spec);
         return rc;
+    }
     snprintf(spec.name, sizeof spec.name, "%s", job->name);
     job->core = ms_job_core_create();
     job->id = ms_random_id();

@@ -199,7 +199,7 @@ static enum ms_job_stage stage_of(const struct ms_hosted *job)
 /* Does it need all of this machine? Described nodes are only in the books. */
 static bool needs_machine(const struct ms_hosted *job)
 {
-    return !job->file.has_nodes && !job->is_on_ours;
+    return !job->file.has_nodes && !job->is_on_ours && !ms_hosted_is_simulated(job);
 }
 
 /* Somebody before it in the queue, or who holds what it needs. */

@@ -11,6 +11,7 @@
  *   machines.c  what is reserved for a job
  *   signs.c     signs of work, and stacks
  *   spec.c      clusters of a job: its roles, its driver
+ *   simulated.c jobs on sim: nothing is started
  *   recover.c   jobs of the head before, from the journal
  *
  * A head that keeps no journal hosts no jobs. All of this is for the head's thread.

@@ -231,6 +231,14 @@ ms_spec_of_driver(const struct ms_hosted *job, uint32_t attempt, struct ms_error
 /* What the file says of roles, for the driver; the key-value store has it. */
 int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err);
 
+/* ---- simulated.c ------------------------------------------------------------------- */
+
+bool ms_hosted_is_simulated(const struct ms_hosted *job);
+/* The spec as it is there. 0, or -EINVAL with the reason. */
+int ms_simulated_change(struct ms_job_spec *spec, struct ms_error *err);
+void ms_act_simulated(struct ms_job_doing *d); /* any action */
+void ms_simulated_recover(struct ms_hosted *job);
+
 /* ---- status.c ---------------------------------------------------------------------- */
 
 /* NULL: out of memory. */

@@ -321,7 +321,8 @@ void ms_machines_recover(struct ms_hosted *job)
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_error why = {0};
 
-    if (!ms_job_core_view(job->core).is_held || job->is_on_ours)
+    if (!ms_job_core_view(job->core).is_held || job->is_on_ours ||
+        ms_hosted_is_simulated(job))
         return;
     if (open_fleet(job, &why) < 0) {
         on_silence(job, why.text);

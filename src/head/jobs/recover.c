@@ -293,7 +293,9 @@ void ms_jobs_recover(void *arg)
     }
     ms_list_each (job, &j->all, struct ms_hosted, link)
         if (job->is_recovering) {
-            if (ms_machines_are_back(job) || is_late)
+            if (ms_hosted_is_simulated(job))
+                ms_simulated_recover(job);
+            else if (ms_machines_are_back(job) || is_late)
                 recover(job);
             else
                 is_left = true;

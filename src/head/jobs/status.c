@@ -73,6 +73,8 @@ log_nodes_init(struct log_nodes *l, const struct ms_hosted *job, const char *con
         return -ENOMEM;
     for (size_t i = 0; job->is_on_ours && now && now[i]; i++)
         log_nodes_add(l, NULL, now[i]);
+    if (ms_hosted_is_simulated(job))
+        return 0;
     for (size_t i = 0; !job->is_on_ours && i < job->file.node_count; i++)
         log_nodes_add(l, job, job->file.nodes[i]->name);
     if (!job->is_on_ours && !job->file.has_nodes)
