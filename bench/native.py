@@ -83,6 +83,7 @@ def inside(folder: Path, name: str) -> Path:
     if not program.exists():
         library = built("src/libmuster.a")
         options = ["-O2", "-D_GNU_SOURCE", "-I", ROOT / "src", "-I", BUILD / "src"]
+        options += ["-I", BUILD]
         sources = [HERE / f"c/{name}.c", library, "-levent_core", "-lprotobuf-c"]
         run(["cc", *options, "-o", program, *sources])
     return program
@@ -97,6 +98,16 @@ def simulate(folder: Path, nodes: int) -> tuple[float, int]:
     """Seconds of a core for a gang of so many simulated nodes, and bytes for each."""
     seconds, size = run([inside(folder, "sim"), str(nodes)]).split()
     return float(seconds), int(size)
+
+
+def jobs(folder: Path) -> dict[str, list[float]]:
+    """What the job controller takes: see bench/c/jobs.c."""
+    printed = run([inside(folder, "jobs")]).splitlines()
+    names = ("events", "decision", "lost", "memory", "recovery")
+    return {
+        name: [float(word) for word in line.split()]
+        for name, line in zip(names, printed, strict=True)
+    }
 
 
 def p50_s(printed: str) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 from areal_rows import AREAL_ROWS
 from batch_rows import BATCH_ROWS
 from data_rows import DATA_ROWS, DATA_VERL_ROWS
+from job_rows import JOB_ROWS
 from lab import Lab, init_side, take_turns
 from lent_rows import ALONE_LENT, LENT_ROWS
 from loop_rows import LOOP_ROWS
@@ -393,6 +394,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     **WARM_ROWS,
     **LOOP_ROWS,
     **LENT_ROWS,
+    **JOB_ROWS,
     **BATCH_ROWS,
     **DATA_ROWS,
     **NEED_VERL,
@@ -407,6 +409,7 @@ ALONE = (
     *WARM_ROWS,
     "planner",
     *ALONE_LENT,
+    *JOB_ROWS,
     *BATCH_ROWS,
     *NEED_VERL,
     *AREAL_ROWS,
