@@ -6,12 +6,17 @@
 #include <math.h>
 #include <string.h>
 
+/* A session's turns that are to come count with it. */
 static uint32_t true_length(const struct ms_scheduler *s,
                             const struct ms_gen_request *q)
 {
     const struct ms_gen_group *g = ms_group_at(s, q->group);
+    uint64_t i = (g->id - 1) * sim_now->samples + q->seq, length = 0;
+    uint64_t end = sim_now->turns ? (i / sim_now->turns + 1) * sim_now->turns : i + 1;
 
-    return sim_now->requests[(g->id - 1) * sim_now->samples + q->seq].length;
+    for (; i < end; i++)
+        length += sim_now->requests[i].length;
+    return (uint32_t)length;
 }
 
 static bool is_open(const struct ms_scheduler *s, uint32_t replica)
@@ -247,7 +252,14 @@ static float rank_oracle(const struct ms_scheduler *s, const struct ms_gen_reque
 
 static uint32_t place_fits(struct ms_scheduler *s, const struct ms_gen_request *q)
 {
+    if (sim_now->turns) /* the oracle knows lengths, and where prefixes are warm */
+        return ms_policy_auto.place(s, q);
     return ms_place_fewest(s, q->prompt + q->generated);
+}
+
+static uint32_t unpark_oracle(struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    return ms_policy_auto.unpark(s, q);
 }
 
 static const struct ms_policy
@@ -262,7 +274,10 @@ static const struct ms_policy
             .place = place_seer,
             .reserve = reserve_chunk},
     tailsieve = {.name = "tailsieve", .place = place_tailsieve},
-    lpt = {.name = "lpt", .rank = rank_oracle, .place = place_fits},
+    lpt = {.name = "lpt",
+           .rank = rank_oracle,
+           .place = place_fits,
+           .unpark = unpark_oracle},
     tail = {.name = "tail", .rank = rank_oracle, .place = place_oracle};
 
 const struct baseline baselines[] = {

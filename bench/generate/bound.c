@@ -2,7 +2,8 @@
  *
  * The greatest of: the longest request alone; the k longest, which progress at no more than
  * k / tau(k / replicas) tokens a second together; all tokens at full batches with all
- * prefill; and the area of cache that all requests take over time.
+ * prefill; and the area of cache that all requests take over time. A session counts as one
+ * request, since its turns come one after the other.
  */
 #include "sim.h"
 
@@ -31,23 +32,48 @@ static double of_longest(const struct sim_case *c, const uint32_t *sorted, size_
     return most;
 }
 
+/* What runs one after the other counts as one long request: a whole session, in which only
+ * the first prompt and what is put in between turns is not cached. */
+static struct sim_request chain_of(const struct sim_case *c, size_t i)
+{
+    struct sim_request chain = {0};
+
+    for (uint32_t t = 0; t < (c->turns ? c->turns : 1); t++) {
+        const struct sim_request *r = &c->requests[i + t];
+        uint32_t cached = t == 0 ? 0 : r[-1].prompt + r[-1].length;
+
+        chain.length += r->length;
+        chain.prompt += r->prompt - cached;
+    }
+    return chain;
+}
+
+/* The longest chain alone: its decoding, its prefill, and its tools. */
+static double of_chain(const struct sim_case *c, struct sim_request chain)
+{
+    return chain.length * (c->a + c->beta) + chain.prompt * c->prefill +
+           (c->turns ? (c->turns - 1) * c->tool : 0);
+}
+
 double sim_bound(const struct sim_case *c)
 {
-    size_t n = (size_t)c->groups * c->samples;
+    size_t each = c->turns ? c->turns : 1, n = (size_t)c->groups * c->samples / each;
     MS_CLEANUP(ms_cleanup_free) uint32_t *sorted = calloc(n, sizeof *sorted);
-    double tokens = 0, prompts = 0, area = 0, most;
+    double tokens = 0, prompts = 0, area = 0, most = 0;
 
     assert(sorted);
     for (size_t i = 0; i < n; i++) {
-        double length = c->requests[i].length, prompt = c->requests[i].prompt;
+        struct sim_request chain = chain_of(c, i * each);
 
-        sorted[i] = c->requests[i].length;
-        tokens += length;
-        prompts += prompt;
-        area += prompt * length + length * length / 2;
+        sorted[i] = chain.length;
+        tokens += chain.length;
+        prompts += chain.prompt;
+        area += (double)chain.prompt * chain.length +
+                (double)chain.length * chain.length / 2;
+        most = fmax(most, of_chain(c, chain));
     }
     qsort(sorted, n, sizeof *sorted, longest_first);
-    most = of_longest(c, sorted, n);
+    most = fmax(most, of_longest(c, sorted, n));
     most = fmax(most,
                 (tokens * (c->a / c->slots + c->beta) + c->prefill * prompts) /
                     c->replicas);

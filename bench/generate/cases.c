@@ -63,20 +63,26 @@ static uint32_t length_of(const struct shape *s, double prompt, uint64_t *seed)
 
 /* ---- sets -------------------------------------------------------------------------- */
 
+/* What earlier steps saw of a prompt, in the same draws as its group where that has as many
+ * samples; a turn of a session was seen as often. */
 static void draw(const struct shape *s, struct case_set *out, uint64_t seed)
 {
+    uint64_t more = seed ^ UINT64_C(0xA24BAED4963EE407);
+
     for (uint32_t g = 0; g < s->groups; g++) {
         double effect = normal(&seed);
         double before = effect + sqrt(DRIFT / fmax(s->rho, 0.02)) * normal(&seed);
 
-        out->c.keys[g] = g + 1;
+        out->c.keys[g] = (s->turns ? g / s->turns : g) + 1;
         for (uint32_t k = 0; k < s->samples; k++) {
             size_t i = (size_t)g * s->samples + k;
 
             out->c.requests[i] = (struct sim_request){
                 .length = length_of(s, effect, &seed), .prompt = s->prompt};
-            out->past[i] = length_of(s, before, &seed);
+            out->past[(size_t)g * CASE_PAST + k] = length_of(s, before, &seed);
         }
+        for (uint32_t k = s->samples; k < CASE_PAST; k++)
+            out->past[(size_t)g * CASE_PAST + k] = length_of(s, before, &more);
     }
 }
 
@@ -112,7 +118,7 @@ static int read_azure(struct case_set *out, const char *path, uint64_t seed)
         sec += 3600 * h + 60 * min;
         first = first < 0 ? sec : first;
         out->c.keys[n] = n + 1;
-        out->past[n] = made > 0 ? made : 1;
+        out->past[(size_t)n * CASE_PAST] = made > 0 ? made : 1;
         out->c.requests[n] = (struct sim_request){
             .length = made > 0 ? made : 1, .prompt = in, .arrives = (sec - first) / 10};
         n++;
@@ -135,20 +141,21 @@ int case_make(int number, uint64_t seed, const char *data, struct case_set *out)
     size_t n = (size_t)s->groups * s->samples;
     int rc = 0;
 
-    *out = (struct case_set){.c = {.name = s->name,
-                                   .groups = s->groups,
-                                   .samples = s->samples,
-                                   .requests = calloc(n, sizeof *out->c.requests),
-                                   .keys = calloc(n, sizeof *out->c.keys),
-                                   .replicas = s->replicas,
-                                   .slots = s->slots,
-                                   .max_new = s->cap,
-                                   .kv = s->kv,
-                                   .a = s->a,
-                                   .beta = s->beta,
-                                   .prefill = 20e-6,
-                                   .turns = s->turns},
-                             .past = calloc(n, sizeof *out->past)};
+    *out = (struct case_set){
+        .c = {.name = s->name,
+              .groups = s->groups,
+              .samples = s->samples,
+              .requests = calloc(n, sizeof *out->c.requests),
+              .keys = calloc(n, sizeof *out->c.keys),
+              .replicas = s->replicas,
+              .slots = s->slots,
+              .max_new = s->cap,
+              .kv = s->kv,
+              .a = s->a,
+              .beta = s->beta,
+              .prefill = 20e-6,
+              .turns = s->turns},
+        .past = calloc((size_t)s->groups * CASE_PAST, sizeof *out->past)};
     if (!out->c.requests || !out->c.keys || !out->past)
         rc = -1;
     else if (strcmp(s->name, "azure") == 0)
@@ -165,14 +172,18 @@ int case_make(int number, uint64_t seed, const char *data, struct case_set *out)
 struct ms_lengths *case_lengths(const struct case_set *c, bool warm)
 {
     struct ms_lengths *l = ms_lengths_create(4096);
+    bool is_trace = c->c.samples == 1 && c->c.turns == 0; /* its prompts have no past */
 
     for (uint32_t g = 0; l && warm && g < c->c.groups; g++) {
         struct ms_length_sums sums = {0};
-        bool unknown = c->c.samples == 1; /* a trace has no past of its prompts */
+        const uint32_t *past = c->past + (size_t)g * CASE_PAST;
+        uint64_t key = is_trace ? 0 : c->c.keys[g];
 
-        for (uint32_t k = 0; k < c->c.samples; k++)
-            ms_length_sums_add(&sums, c->past[g * c->c.samples + k]);
-        ms_lengths_learn(l, unknown ? 0 : c->c.keys[g], &sums, 0);
+        for (uint32_t t = c->c.turns ? g % c->c.turns : 0; t > 0; t--)
+            key = ms_lengths_next_turn(key);
+        for (uint32_t k = 0; k < CASE_PAST && past[k] > 0; k++)
+            ms_length_sums_add(&sums, past[k]);
+        ms_lengths_learn(l, key, &sums, 0);
     }
     return l;
 }

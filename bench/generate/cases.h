@@ -11,11 +11,11 @@
 
 #include "sim.h"
 
-enum { CASES = 9 };
+enum { CASES = 9, CASE_PAST = 8 };
 
 struct case_set {
     struct sim_case c;
-    uint32_t *past; /* lengths of earlier samples, groups * samples */
+    uint32_t *past; /* lengths of earlier samples of each prompt, groups * CASE_PAST */
 };
 
 const char *case_name(int number);

@@ -367,15 +367,15 @@ static void add_items(struct ms_scheduler *s, struct choose *c, uint64_t *order)
         unit(&shared);
         unit(&shared);
         x->prompt = q->prompt + q->generated;
-        x->mean = g->expected;
-        x->worst = (float)worst(g, q->max_new);
+        x->mean = g->expected + g->later;
+        x->worst = (float)worst(g, q->max_new) + g->later;
         for (int d = 0; d < DRAWS; d++)
-            x->draw[d] =
-                (float)ms_length_draw(g->guess,
-                                      ms_length_draw_mu(g->guess, unit(&shared)),
-                                      unit(&seed),
-                                      q->generated,
-                                      q->max_new);
+            x->draw[d] = g->later + (float)ms_length_draw(
+                                        g->guess,
+                                        ms_length_draw_mu(g->guess, unit(&shared)),
+                                        unit(&seed),
+                                        q->generated,
+                                        q->max_new);
     }
 }
 
@@ -495,7 +495,7 @@ double ms_choice_worst(const struct ms_scheduler *s, const struct ms_gen_request
 {
     const struct ms_gen_group *g = &s->groups[q->group];
 
-    return worst_left(worst(g, q->max_new), q->generated) +
+    return worst_left(worst(g, q->max_new), q->generated) + (double)g->later +
            1e-3 * ((double)g->expected - q->generated);
 }
 

@@ -47,6 +47,13 @@ static int reserve(struct ms_scheduler *s, size_t n)
     return 0;
 }
 
+static uint64_t key_of_turn(uint64_t key, uint8_t turn)
+{
+    for (; turn > 0; turn--)
+        key = ms_lengths_next_turn(key);
+    return key;
+}
+
 static uint32_t group_new(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     uint32_t i = s->free_group;
@@ -57,7 +64,7 @@ static uint32_t group_new(struct ms_scheduler *s, const struct ms_generate_event
         s->free_group = s->groups[i].after;
     s->groups[i] = (struct ms_gen_group){
         .id = e->id,
-        .key = e->key,
+        .key = key_of_turn(e->key, e->turn),
         .first = MS_NONE,
         .wanted = e->samples,
         .before = MS_NONE,
@@ -107,6 +114,27 @@ void ms_group_guess(struct ms_scheduler *s, uint32_t i)
         g->guess.mu = logf((float)g->hint);
     g->expected =
         (float)ms_length_remaining(g->guess, 0, s->requests[g->first].max_new);
+}
+
+/* What the session has before it, by what its prompt's sessions did earlier: as many turns
+ * as they had. */
+static void look_ahead(struct ms_scheduler *s, uint32_t i)
+{
+    struct ms_gen_group *g = &s->groups[i];
+    uint64_t key = g->key;
+    double later = 0;
+
+    g->unknown = !ms_lengths_has(s->lengths, key);
+    for (int turn = g->turn + 1; turn <= UINT8_MAX; turn++) {
+        key = ms_lengths_next_turn(key);
+        if (!ms_lengths_has(s->lengths, key))
+            break;
+        later += ms_length_remaining(
+            ms_lengths_guess(s->lengths, key, &(struct ms_length_sums){0}, NULL, 0),
+            0,
+            s->requests[g->first].max_new);
+    }
+    g->later = (float)later;
 }
 
 /* A guess matters for the order only while some wait, and if it has changed. */
@@ -176,11 +204,11 @@ static void admit(struct ms_scheduler *s, uint32_t i)
     g->counted = 1;
     ms_staleness_submit(&s->admission);
     ms_group_guess(s, i);
+    look_ahead(s, i);
     for (uint32_t q = g->first; q != MS_NONE; q = s->requests[q].next) {
         if (s->requests[q].state != MS_REQUEST_HELD)
             continue; /* cancelled before */
-        s->requests[q].is_probe =
-            q == g->first && !ms_lengths_has(s->lengths, g->key) && g->hint == 0;
+        s->requests[q].is_probe = q == g->first && g->unknown && g->hint == 0;
         s->stats.live++;
         ms_request_queue(s, q);
     }

@@ -10,8 +10,9 @@
 enum { WAYS = 8 }; /* entries that a key can be at */
 
 #define SAMPLES_MAX 32.0 /* what the past is worth at most, in samples */
-#define FADE        0.7  /* of the past, at each visit of a prompt */
+#define FADE        0.7  /* of the past, at the first visit by another version */
 #define DRIFT       0.03 /* of the variance: lengths move while the weights do */
+#define TURN        UINT64_C(0x9FB21C651E98DF25)
 #define PRIOR_KEEP  0.99 /* of the prior, at each group */
 
 /* A prompt; key 0 is none. */
@@ -115,6 +116,14 @@ double ms_lengths_samples(const struct ms_lengths *l, uint64_t key)
     return e ? e->samples : 0;
 }
 
+uint64_t ms_lengths_next_turn(uint64_t key)
+{
+    uint64_t next = (key ^ key >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+
+    next = (next ^ next >> 29) + TURN;
+    return key == 0 ? 0 : next == 0 ? TURN : next;
+}
+
 static void entry_learn(struct ms_lengths *l,
                         uint64_t key,
                         const struct ms_length_sums *s,
@@ -127,7 +136,7 @@ static void entry_learn(struct ms_lengths *l,
         e = entry_victim(l, key);
         *e = (struct length_entry){.key = key};
     }
-    old = fmin(e->samples, SAMPLES_MAX) * FADE;
+    old = fmin(e->samples, SAMPLES_MAX) * (e->version == version ? 1 : FADE);
     e->mean = (float)((e->mean * old + s->sum) / (old + s->n));
     e->samples = (float)(old + s->n);
     e->version = version;

@@ -55,6 +55,9 @@ struct ms_length_guess ms_lengths_guess(const struct ms_lengths *l,
 double ms_lengths_samples(const struct ms_lengths *l, uint64_t key);
 bool ms_lengths_has(const struct ms_lengths *l, uint64_t key);
 
+/* The key of the next turn of a session: each turn has a history of its own. 0 of 0. */
+uint64_t ms_lengths_next_turn(uint64_t key);
+
 /* The share of the variance that the prompt explains, 0 to 1, as measured so far. */
 double ms_lengths_icc(const struct ms_lengths *l);
 

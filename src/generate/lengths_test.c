@@ -147,6 +147,35 @@ static void test_least_recently_used_goes(void **state)
     assert_false(ms_lengths_has(l, 0));
 }
 
+/* Sibling sessions report one by one: that is one step, in which nothing fades. */
+static void test_the_past_fades_with_the_version_only(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(1000);
+    struct ms_length_sums one = {0};
+
+    (void)state;
+    ms_length_sums_add(&one, 100);
+    for (int i = 0; i < 8; i++)
+        ms_lengths_learn(l, 1, &one, 1);
+    assert_float_equal(ms_lengths_samples(l, 1), 8, 1e-3);
+    ms_lengths_learn(l, 1, &one, 2);
+    assert_float_equal(ms_lengths_samples(l, 1), 0.7 * 8 + 1, 1e-3);
+}
+
+static void test_turns_have_keys_of_their_own(void **state)
+{
+    (void)state;
+    assert_int_equal(ms_lengths_next_turn(0), 0);
+    for (uint64_t key = 1; key < 1000; key++) {
+        uint64_t turn = key;
+
+        for (int i = 0; i < 8; i++) {
+            turn = ms_lengths_next_turn(turn);
+            assert_true(turn >= 1000);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +185,8 @@ int main(void)
         cmocka_unit_test(test_draws_agree_with_the_mean),
         cmocka_unit_test(test_saved_and_loaded),
         cmocka_unit_test(test_least_recently_used_goes),
+        cmocka_unit_test(test_the_past_fades_with_the_version_only),
+        cmocka_unit_test(test_turns_have_keys_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,21 +46,31 @@ static uint8_t order_now(const struct ms_scheduler *s)
     return ms_lengths_icc(s->lengths) < MS_ICC_MIN ? MS_ORDER_FIFO : MS_ORDER_LONGEST;
 }
 
-/* Sessions go breadth first: how many turns are to come is not known, but one that has had
- * fewer has more of them, and they come one after the other. */
+/* The turns of a session come one after the other, so it counts as one long answer. Where
+ * nothing is known of it sessions go breadth first, before those that are known: one that
+ * has had fewer turns has more of them to come. */
+static float rank_session(const struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    float left = (float)remaining(s, q) + g->later;
+
+    if (q->generated > 0)
+        return RESUMED - left;
+    return g->unknown ? PROBE + TURN * (float)g->turn : -left;
+}
+
 static float rank_auto(const struct ms_scheduler *s, const struct ms_gen_request *q)
 {
     const struct ms_gen_group *g = ms_group_at(s, q->group);
     uint8_t order = order_now(s);
-    float turn = TURN * (float)g->turn;
 
-    if (q->replica != MS_NOWHERE && q->attempt == 0) /* another turn: as submitted */
-        return turn;
+    if (g->turn > 0 || g->later > 0)
+        return rank_session(s, q);
     if (order == MS_ORDER_WORST)
         return -(float)ms_choice_worst(s, q);
     if (order == MS_ORDER_FIFO)
-        return rank_resumed_first(s, q) + turn;
-    return rank_longest(s, q) + turn;
+        return rank_resumed_first(s, q);
+    return rank_longest(s, q);
 }
 
 static const char *order_auto(const struct ms_scheduler *s)

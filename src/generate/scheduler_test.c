@@ -438,6 +438,51 @@ static void test_warm_replica(void **state)
     assert_int_equal(r.d[0].replica, 1);
 }
 
+static void submit_turn(struct rig *r, uint64_t id, uint64_t key, uint8_t turn)
+{
+    EVENT(r,
+          MS_SUBMIT,
+          .id = id,
+          .key = key,
+          .turn = turn,
+          .samples = 1,
+          .prompt = 10,
+          .max_new = 10000,
+          .replica = MS_NOWHERE);
+}
+
+/* A session is as long as its turns together: what is known of later ones, as many as
+ * earlier sessions of the prompt had, counts already at its first. */
+static void test_longest_session_goes_first(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_auto);
+    static const uint64_t wanted[] = {4, 2, 1, 3};
+
+    (void)state;
+    for (uint64_t key = 1; key <= 3; key++) { /* 200; 100 in each of 4 turns; 150 */
+        uint64_t turn_key = key;
+
+        for (int turn = 0; turn < (key == 2 ? 4 : 1); turn++) {
+            struct ms_length_sums sums = {0};
+
+            for (int i = 0; i < 8; i++)
+                ms_length_sums_add(&sums, key == 1 ? 200 : key == 2 ? 100 : 150);
+            ms_lengths_learn(r.lengths, turn_key, &sums, 0);
+            turn_key = ms_lengths_next_turn(turn_key);
+        }
+    }
+    for (uint64_t key = 1; key <= 3; key++)
+        submit_turn(&r, key, key, 0);
+    submit_turn(&r, 4, 4, 1); /* nothing is known of it: it goes first */
+    up(&r, 0, 1);
+    for (size_t i = 0; i < MS_COUNT(wanted); i++) {
+        uint64_t id = r.d[r.count - 1].id;
+
+        assert_int_equal(r.d[r.count - 1].group, wanted[i]);
+        EVENT(&r, MS_FINISHED, .id = id, .attempt = 1, .tokens = 10);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +503,7 @@ int main(void)
         cmocka_unit_test(test_chunks_move_on),
         cmocka_unit_test(test_longest_goes_first),
         cmocka_unit_test(test_warm_replica),
+        cmocka_unit_test(test_longest_session_goes_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

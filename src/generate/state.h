@@ -57,7 +57,7 @@ enum ms_group_state {
 };
 
 struct ms_gen_group {
-    uint64_t id, key, batch;
+    uint64_t id, key, batch;        /* key: of its turn (ms_lengths_next_turn) */
     uint32_t first;                 /* of its requests */
     uint32_t wanted, done, pending; /* pending: requests that are not over */
     uint32_t before, after;         /* in the list of its state, if it has one */
@@ -65,9 +65,11 @@ struct ms_gen_group {
     uint32_t hint;
     uint8_t state, counted; /* counted: it has a place by `staleness` */
     uint8_t turn;           /* of its session */
+    uint8_t unknown;        /* the turn has no history */
     struct ms_length_sums sums;
     struct ms_length_guess guess;
     float expected; /* tokens of a sample that has none yet, by the guess */
+    float later;    /* tokens of its session's later turns, by their history */
     int64_t deadline_ns, order;
     uint64_t tokens;
 };

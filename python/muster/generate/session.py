@@ -22,9 +22,10 @@ class Session:
         self._scheduler = scheduler
 
     def submit(self, prompt: Any, **options: Any) -> Group:
-        """As `scheduler.submit`, of the next turn. Its lengths are known by (key, turn)."""
+        """As `scheduler.submit`, of the next turn. Each turn has a history of lengths of its
+        own, and what later turns took before counts in the order of sessions."""
         self.turns += 1
-        options.setdefault("key", (self.key, self.turns))
+        options.setdefault("key", self.key)
         return self._scheduler.submit(prompt, session=self, **options)
 
     def _ended(self, group: Group) -> None:
