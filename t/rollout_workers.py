@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
-from muster.roll import DataProto, Dispatch, Worker, register
+from muster.roll import DataProto, Dispatch, RouterManager, Worker, register
 
 
 class Countdown(Worker):
@@ -33,6 +33,17 @@ class Countdown(Worker):
     async def pid(self) -> int:
         return os.getpid()
 
+    is_loaded = True
+
+    async def offload_states(self) -> None:  # type: ignore[override]
+        self.is_loaded = False
+
+    async def load_states(self) -> None:  # type: ignore[override]
+        self.is_loaded = True
+
+    async def loaded(self) -> bool:
+        return self.is_loaded
+
 
 class Reward(Worker):
     """The reward of a response is its length; raises for one that contains `bad`."""
@@ -52,3 +63,63 @@ class Reward(Worker):
             {"response_level_rewards": lengths, "scores": lengths},
             meta_info={"metrics": {"reward/rows": len(data)}},
         )
+
+
+class Environments(Worker):
+    """Each environment asks twice in an episode: the second prompt has the first answer."""
+
+    async def initialize(
+        self,
+        pipeline_config: Any,
+        generate_scheduler: Any,
+        output_queue: Any,
+        collator: Any = None,
+        mode: str = "train",
+    ) -> None:
+        self.queue = output_queue
+        self.client = await RouterManager.create_client(generate_scheduler)
+        self.pace = pipeline_config.pace
+        self.step = 0
+
+    async def update_step(self, global_step: int) -> None:
+        self.step = global_step
+
+    async def stop(self) -> None:
+        pass  # the queue ends the episodes
+
+    async def pid(self) -> int:
+        return os.getpid()
+
+    async def run_rollout_loop(self, seed: int) -> None:
+        mine = self.worker_config.env_configs[self.rank]
+        await asyncio.gather(*(self._play(e, mine[e]["group_id"]) for e in mine))
+
+    async def _play(self, env: int, group: int) -> None:
+        episode = await self.queue.get_episode_id.remote(group, env)
+        while episode is not None:
+            step = self.step
+            prompt = [20 + group]
+            for turn in range(2):
+                name = f"{env}-{episode}-{turn}"
+                answer = await self._ask(prompt, name, env)
+                if answer is None:
+                    return
+                prompt = [*prompt, *answer, 5]
+            rollout = DataProto.from_dict(
+                {"tokens": np.array([len(prompt)])},
+                non_tensors={"of": np.array([f"{group}-{episode}"], dtype=object)},
+            )
+            await self.queue.put.remote(group, episode, step, rollout, env)
+            episode = await self.queue.get_episode_id.remote(group, env)
+
+    async def _ask(self, prompt: list[int], name: str, env: int) -> Any:
+        config = {"max_new_tokens": 60, "pace": self.pace}
+        ids = np.array([prompt])
+        request = DataProto.from_dict(
+            {"input_ids": ids, "attention_mask": np.ones_like(ids)},
+            meta_info={"generation_config": config},
+        )
+        response = await self.client.generate_request(request, name, env)
+        if response is None:
+            return None
+        return response.meta_info["output_token_ids"][0]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,20 @@ def test_an_aborted_request_goes_on(cluster: Make) -> None:
         assert rows.batch["responses"][0, :40].tolist() == answer(PROMPT, 0, 40)
 
     run(main, cluster(Engine, 1))
+
+
+def test_threads_and_routers(cluster: Make) -> None:
+    async def main(manager: roll.RouterManager) -> None:
+        client = manager.create_client_sync()
+        assert client.meta == {"router_name": "PromptAffinityRouter"}
+        ask = client.generate_request_sync
+        got = await asyncio.to_thread(ask, request(1, length=3), "a", 1)
+        assert got.meta_info["output_token_ids"] == [answer(PROMPT, 0, 3)]
+
+    engines = cluster(Engine, 1)
+    run(main, engines)
+    with pytest.raises(ValueError, match="HttpEngine"):
+        roll.RouterManager(engines, SimpleNamespace(router_name="SglangRouter"), 0)
 
 
 def test_prompts_are_filtered_by_their_rewards() -> None:

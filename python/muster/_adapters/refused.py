@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-_GENERATION = (
-    "is not here yet: RouterManager sends requests, or submit prompts to "
-    "muster.generate.Scheduler; ReplayBuffer and GroupQueueManager have ROLL's budgets"
+_SGLANG = (
+    "is not here: muster.generate.HttpEngine is a replica that talks to an SGLang server, "
+    "and the scheduler routes"
+)
+_PLACES = (
+    "is not here: the scheduler of the RouterManager knows what each replica runs, and "
+    "moves requests itself"
 )
 _DRIVERS = (
     "Muster has no driver ranks and starts no Ray: muster.init() starts or joins a "
@@ -21,11 +25,14 @@ _INTERNAL = "is internal to verl: use the registered methods of the group"
 # Each row: the names, then the sentence that follows the name. A class stands for its
 # members; doc/adapters.md has the same rows.
 _ROLL: dict[str, str] = {
-    "RolloutScheduler PartialGPUManager RouterProxy InprocProxy RayProxy SglangProxy Router SglangRouter "
-    "PromptAffinityRouter EnvAffinityRouter raise_for_status wait_sglang_router_ready "
-    "wait_sglang_router_workflow": _GENERATION,
-    "RouterManager.shrink_workers RouterManager.expand_workers": "is not here: "
-    "scheduler.resize(replicas) of the RouterManager drains replicas, and adds others",
+    "SglangProxy SglangRouter raise_for_status wait_sglang_router_ready "
+    "wait_sglang_router_workflow": _SGLANG,
+    "Router.rebalance_on_shrink Router.rebalance_on_expand "
+    "EnvAffinityRouter.rebalance_on_shrink EnvAffinityRouter.rebalance_on_shrink_impl "
+    "EnvAffinityRouter.rebalance_on_expand EnvAffinityRouter.rebalance_on_expand_impl "
+    "PromptAffinityRouter.acquire PromptAffinityRouter.reacquire "
+    "PromptAffinityRouter.release PromptAffinityRouter.size "
+    "PromptAffinityRouter.full": _PLACES,
     "ItemsGroup": "is not here: ReplayBuffer has the rules of all steps",
     "is_driver get_driver_rank get_driver_world_size get_driver_master_addr "
     "get_driver_master_port get_driver_node_name get_driver_dashboard_port "

@@ -20,7 +20,7 @@ from muster.generate.weights import MODES, Update
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+    from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
     from typing import Any, Self, TypeVar
 
     from muster.view import View
@@ -150,6 +150,31 @@ class Scheduler:
         self._cluster.resize(replicas * self._stride)
         with self._lock:
             self._follow()
+
+    def drain(self, ranks: Iterable[int], *, timeout: float = WAIT_S) -> None:
+        """Use the replicas of these ranks no more until `undrain`, and wait until they have
+        no requests: those go on elsewhere from the tokens that they have. One must stay."""
+        going = {rank // self._stride for rank in ranks}
+        with self._lock:
+            kept = [n for n in range(self._count) if self._core.has(n)]
+            if going and going.issuperset(kept):
+                raise ValueError("drain: at least one replica must stay")
+            for number in going.intersection(kept):
+                self._core.drain(number)
+        for number in going:
+            self._until(
+                partial(self._is_gone, number),
+                timeout,
+                f"replica {number} did not let go of its requests",
+            )
+
+    def undrain(self, ranks: Iterable[int]) -> None:
+        """Use them again."""
+        with self._lock:
+            for number in sorted({rank // self._stride for rank in ranks}):
+                if number < self._count and not self._core.has(number):
+                    peer = self._cluster._peers[self._rank(number)]
+                    self._core.add(number, peer, self._slots, self._kv_tokens)
 
     def _is_gone(self, replica: int) -> bool | None:
         return None if self._core.has(replica) else True

@@ -42,7 +42,15 @@ if TYPE_CHECKING:
     from muster.roll.rollout_context import RolloutContext
     from muster.roll.rollout_data import *
     from muster.roll.rollout_loop import UserDefinedRolloutLoop
-    from muster.roll.router import RouterClient, RouterManager
+    from muster.roll.rollout_scheduler import RolloutScheduler
+    from muster.roll.router import PartialGPUManager, RouterManager
+    from muster.roll.router_clients import (
+        InprocProxy,
+        RayProxy,
+        RouterClient,
+        RouterProxy,
+    )
+    from muster.roll.routers import EnvAffinityRouter, PromptAffinityRouter, Router
 
 logger = logging.getLogger("muster.roll")
 refuse_members("roll", ResourceManager)
@@ -63,7 +71,10 @@ def __getattr__(name: str) -> object:
 _NEED_NUMPY = (
     "protocol",
     "rollout_data",
+    "routers",
+    "router_clients",
     "router",
+    "rollout_scheduler",
     "rollout_context",
     "rollout_loop",
     "reward_scheduler",
@@ -125,4 +136,12 @@ __all__ = [
     "union_tensor_dict",
     "unpad_dataproto",
     "wait",
+    "RolloutScheduler",
+    "PartialGPUManager",
+    "InprocProxy",
+    "RayProxy",
+    "RouterProxy",
+    "EnvAffinityRouter",
+    "PromptAffinityRouter",
+    "Router",
 ]

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 import logging
 import pkgutil
-import random
-import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -33,12 +29,10 @@ from muster.roll.replay_buffer import ExperienceItem, ReplayBuffer
 from muster.roll.reward_scheduler import RewardScheduler
 from muster.roll.rollout_context import RolloutContext
 from muster.roll.rollout_data import expand_responses, query_filter, request_of
+from muster.roll.rollout_items import Durations, Order, collect_fn_of
 from muster.roll.rollout_loop import UserDefinedRolloutLoop
-from muster.roll.router import WAIT_S, RouterClient, RouterManager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from muster.roll.router import WAIT_S, RouterManager
+from muster.roll.router_clients import RouterClient
 
 __all__ = ["DynamicSamplingScheduler"]
 
@@ -75,15 +69,17 @@ class DynamicSamplingScheduler:
         )
         self.actor_cluster = actor_cluster
         self.reward_clusters = reward_clusters
-        self.generate_timer = {domain: _Durations() for domain in reward_clusters}
-        self.reward_timer = {domain: _Durations() for domain in reward_clusters}
+        self.generate_timer = {domain: Durations() for domain in reward_clusters}
+        self.reward_timer = {domain: Durations() for domain in reward_clusters}
         self.request_id = uuid.uuid4()
         self.request_counter = 0
         self.dataset = dataset
         self.get_data_item_kwargs = get_data_item_kwargs or {}
-        self._order = _Order(config.seed, len(dataset))
+        self._order = Order(config.seed, len(dataset))
         self._order.skip((state or {}).get("dataset_iter_count", 0))
-        self.collect_fn = _collect_fn(collect_fn_cls, collect_fn_kwargs, actor_cluster)
+        self.collect_fn = collect_fn_of(
+            collect_fn_cls, collect_fn_kwargs, actor_cluster
+        )
         self.async_generation_ratio = 0 if is_val else config.async_generation_ratio
         self.replay_buffer = ReplayBuffer(
             self.async_generation_ratio,
@@ -342,49 +338,6 @@ class DynamicSamplingScheduler:
 _PROMPT = ("input_ids", "attention_mask", "position_ids")
 
 
-class _Order:
-    """Which item of a dataset is next."""
-
-    def __init__(self, seed: int, size: int) -> None:
-        if size == 0:
-            raise WrongValue("the dataset is empty")
-        self._seed = seed
-        self._indices = list(range(size))
-        self.count = 0  # items given out
-
-    def next(self) -> int:
-        epoch, at = divmod(self.count, len(self._indices))
-        if at == 0:
-            random.Random(self._seed + epoch).shuffle(self._indices)
-        self.count += 1
-        return self._indices[at]
-
-    def skip(self, count: int) -> None:
-        for _ in range(count):
-            self.next()
-
-
-class _Durations:
-    """How long calls took since the last `log`."""
-
-    def __init__(self) -> None:
-        self._seconds: list[float] = []
-
-    @contextmanager
-    def track(self) -> Iterator[None]:
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self._seconds.append(time.monotonic() - begun)
-
-    def log(self) -> dict[str, float]:
-        seen, self._seconds = self._seconds or [0.0], []
-        count = 0 if seen == [0.0] else len(seen)
-        mean = sum(seen) / len(seen)
-        return {"count": count, "min": min(seen), "max": max(seen), "mean": mean}
-
-
 def _raise_of(task: asyncio.Task[None]) -> None:
     """What ended the task; of a group the first."""
     try:
@@ -400,28 +353,3 @@ def _loop_of(config: Any) -> Any:
     if cls is None or cls == _LOOP:
         return UserDefinedRolloutLoop()
     return (pkgutil.resolve_name(cls) if isinstance(cls, str) else cls)()
-
-
-def _collect_fn(cls: Any, kwargs: dict[str, Any] | None, actor: Any) -> Any:
-    """With the tokenizer of the actor's model, unless `kwargs` has one."""
-    given = dict(kwargs or {})
-    model = getattr(getattr(actor, "worker_config", None), "model_args", None)
-    path = getattr(model, "model_name_or_path", None)
-    if "tokenizer" not in given:
-        given["tokenizer"] = _of_model("AutoTokenizer", path)
-    wanted = {f.name for f in dataclasses.fields(cls)} if _is_dataclass(cls) else set()
-    if "processor" in wanted and "processor" not in given:
-        given["processor"] = _of_model("AutoProcessor", path)
-    return cls(**given)
-
-
-def _is_dataclass(cls: Any) -> bool:
-    return dataclasses.is_dataclass(cls)
-
-
-def _of_model(kind: str, path: str | None) -> Any:
-    if not path:
-        return None
-    import transformers  # type: ignore[import-not-found]
-
-    return getattr(transformers, kind).from_pretrained(path, trust_remote_code=True)

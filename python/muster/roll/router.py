@@ -1,63 +1,70 @@
-"""RouterManager and RouterClient as ROLL has them, over muster.generate.Scheduler.
+"""RouterManager as ROLL has it, over muster.generate.Scheduler.
 
-The scheduler places requests; `uid` only names the prompt in its history of lengths. All
-of it belongs to one event loop.
+All of it belongs to one event loop; as a worker's class it has one of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
+from muster._adapters.actor import Handle
 from muster._adapters.checks import WrongValue
-from muster._adapters.refused import refuse_members
-from muster.errors import DeadlineExceeded
-from muster.generate import Group, GroupCancelled, Scheduler
+from muster.errors import DeadlineExceeded, NoSuchMethod
+from muster.generate import Scheduler
 from muster.generate.scheduler import WAIT_S
 from muster.roll.changes import Changes
-from muster.roll.protocol import DataProto
-from muster.roll.rollout_data import ABORT
+from muster.roll.router_clients import RouterClient, client_of
+from muster.roll.routers import router_of
 
-__all__ = ["WAIT_S", "RouterClient", "RouterManager"]
+__all__ = ["WAIT_S", "PartialGPUManager", "RouterManager"]
 
 _SLOTS = 128  # requests at once on each replica, unless router_args says otherwise
 
 
 class RouterManager:
-    """Sends requests to the replicas of `actor_cluster` until `suspend`."""
+    """Sends requests to the replicas of `actor_cluster` until `suspend`. router_args has
+    router_name (PromptAffinityRouter or EnvAffinityRouter) and router_config."""
 
     def __init__(
         self, actor_cluster: Any, router_args: Any, num_gpus_per_node: int
     ) -> None:
         config = getattr(router_args, "router_config", None) or {}
+        kind = router_of(getattr(router_args, "router_name", None))
         self.actor_cluster = actor_cluster
         self.scheduler = Scheduler(
             actor_cluster,
             slots=int(config.get("max_running_requests", _SLOTS)),
             failed="skip",  # each is awaited, and raises itself
         )
-        self._groups: dict[Any, Group] = {}  # by request id
+        self.router = kind(self, None, None, router_args)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._gpus = PartialGPUManager(actor_cluster, self.router, num_gpus_per_node)
         self._running: set[Any] = set()
         self._is_suspended = False
         self._is_shut_down = False
         self._changes = Changes()
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def initialize(self) -> None:
-        """The replicas are there since the cluster is. Threads send their requests by the
-        event loop that calls this."""
-        self._loop = asyncio.get_running_loop()
+        """Threads send their requests by the event loop that calls this."""
+        self.loop = asyncio.get_running_loop()
+        await self.router.initialize()
 
     def router_meta(self) -> dict[str, Any]:
-        return {"router_name": type(self).__name__}
+        return {"router_name": type(self.router).__name__}
 
-    def create_client_sync(self) -> RouterClient:
-        return RouterClient(self, self.router_meta())
+    def create_client_sync(self: RouterManager | Handle) -> RouterClient:
+        """`RouterManager.create_client_sync(handle)` too, of one that is a worker."""
+        if isinstance(self, Handle):
+            return client_of(self, self.router_meta.remote().result())
+        return client_of(self, self.router_meta())
 
-    async def create_client(self) -> RouterClient:
-        return self.create_client_sync()
+    async def create_client(self: RouterManager | Handle) -> RouterClient:
+        """`RouterManager.create_client(handle)` too, of one that is a worker."""
+        if isinstance(self, Handle):
+            return client_of(self, await self.router_meta.remote())
+        return client_of(self, self.router_meta())
 
     # ---- requests ---------------------------------------------------------------------
 
@@ -65,43 +72,18 @@ class RouterManager:
         self, payload: dict[str, Any], request_id: Any, uid: Any
     ) -> dict[str, Any] | None:
         """`input_ids` and `sampling_params` (of which `n` and `max_new_tokens` are for the
-        scheduler) give `output_token_ids`, `output_logprobs` and `finish_reasons`, of each
-        sample one. What was aborted has "abort" as its reason and the tokens that there
-        were. None after `shutdown`. Waits while requests are suspended."""
+        scheduler) give `output_token_ids`, `output_logprobs`, `output_versions` and
+        `finish_reasons`, of each sample one. What was aborted has "abort" as its reason
+        and the tokens that there were. None after `shutdown`. Waits while requests are
+        suspended."""
         await self.on_send_request(request_id)
         try:
             if self._is_shut_down:
                 return None
-            group = self._groups[request_id] = self._submit(payload, uid)
-            try:
-                await group
-            except GroupCancelled:
-                if self._is_shut_down:
-                    return None
-            return _output(group)
+            out = await self.router.generate_request(payload, request_id, uid)
+            return None if self._is_shut_down else out
         finally:
-            if (left := self._groups.pop(request_id, None)) is not None:
-                left.cancel()  # its task was cancelled
             await self.on_request_routed(request_id)
-
-    def generate_request_sync(
-        self, payload: dict[str, Any], request_id: Any, uid: Any
-    ) -> dict[str, Any] | None:
-        """The same for other threads than that of the event loop."""
-        if self._loop is None:
-            raise WrongValue("call initialize first")
-        asked = self.generate_request(payload, request_id, uid)
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
-
-    def _submit(self, payload: dict[str, Any], uid: Any) -> Group:
-        sampling = dict(payload.get("sampling_params") or {})
-        if "max_new_tokens" not in sampling:
-            raise WrongValue("sampling_params has no max_new_tokens")
-        n, most = sampling.pop("n", 1), sampling.pop("max_new_tokens")
-        prompt = [int(token) for token in payload["input_ids"]]
-        return self.scheduler.submit(
-            prompt, n, uid, max_new_tokens=most, sampling=sampling
-        )
 
     async def on_send_request(self, request_id: Any, timeout: float = WAIT_S) -> None:
         """Waits until requests may be sent, and counts this one. DeadlineExceeded after
@@ -125,12 +107,10 @@ class RouterManager:
 
     async def abort_requests(self, request_ids: Any, uid: Any) -> None:
         """Those that run; others are nothing."""
-        for request_id in request_ids:
-            if (group := self._groups.get(request_id)) is not None:
-                group.cancel()
+        await self.router.abort_requests(request_ids, uid)
 
     async def abort_all(self) -> None:
-        await self.abort_requests(list(self._groups), None)
+        await self.router.abort_all(list(self._running))
 
     # ---- all of them ------------------------------------------------------------------
 
@@ -171,58 +151,67 @@ class RouterManager:
         """What the scheduler has, in a sentence."""
         return self.scheduler._state()
 
+    # ---- replicas ---------------------------------------------------------------------
 
-def _output(group: Group) -> dict[str, Any]:
-    is_whole = group.error is None
-    samples = sorted(group.samples, key=lambda one: one.seq)
-    out: dict[str, Any] = {
-        "output_token_ids": [one.tokens for one in samples],
-        "output_versions": [one.versions for one in samples],
-        "finish_reasons": [one.finish_reason if is_whole else ABORT for one in samples],
-    }
-    if samples and all(one.logprobs is not None for one in samples):
-        out["output_logprobs"] = [one.logprobs for one in samples]
-    return out
+    async def shrink_workers(self, target_gpus: Any) -> dict[str, Any]:
+        return await self._gpus.shrink_workers(target_gpus)
+
+    async def expand_workers(
+        self, target_gpus: Any, skip_load: bool = False
+    ) -> dict[str, Any]:
+        return await self._gpus.expand_workers(target_gpus, skip_load)
 
 
-class RouterClient:
-    """Requests and responses as DataProtos; `proxy` is a RouterManager."""
+class PartialGPUManager:
+    """Gives the devices of some replicas to others for a while."""
 
-    def __init__(self, proxy: RouterManager, meta: dict[str, Any]) -> None:
-        self.proxy = proxy
-        self.meta = meta
+    def __init__(self, actor_cluster: Any, router: Any, num_gpus_per_node: int) -> None:
+        self.actor_cluster = actor_cluster
+        self.router = router
+        self.num_gpus_per_node = num_gpus_per_node
+        self.given_away: set[int] = set()  # ranks
 
-    async def generate_request(
-        self, req: DataProto, request_id: Any, uid: Any
-    ) -> DataProto | None:
-        """One prompt, with input_ids and attention_mask, and generation_config in its
-        meta_info. What comes back is in the meta_info of the response."""
-        output = await self.proxy.generate_request(_payload(req), request_id, uid)
-        return None if output is None else self._response(req, output)
+    async def shrink_workers(self, target_gpus: Any) -> dict[str, Any]:
+        """The replicas that have one of these devices: their requests go on elsewhere from
+        the tokens that they have, then `offload_states` is called."""
+        wanted = set(target_gpus)
+        ranks = [
+            rank
+            for rank in self._ranks()
+            if rank not in self.given_away and self._devices(rank) & wanted
+        ]
+        scheduler = self.router.router_manager.scheduler
+        await asyncio.to_thread(scheduler.drain, ranks)
+        self.given_away.update(ranks)
+        await self._call(ranks, "offload_states")
+        return {"dp_ranks": ranks}
 
-    def generate_request_sync(
-        self, req: DataProto, request_id: Any, uid: Any
-    ) -> DataProto | None:
-        """The same for a thread other than that of the manager's event loop."""
-        output = self.proxy.generate_request_sync(_payload(req), request_id, uid)
-        return None if output is None else self._response(req, output)
+    async def expand_workers(
+        self, target_gpus: Any, skip_load: bool = False
+    ) -> dict[str, Any]:
+        """The replicas that were given away and have no other device than these are used
+        again, after `load_states`."""
+        wanted = set(target_gpus)
+        ranks = [r for r in sorted(self.given_away) if self._devices(r) <= wanted]
+        if not skip_load:
+            await self._call(ranks, "load_states")
+        self.router.router_manager.scheduler.undrain(ranks)
+        self.given_away.difference_update(ranks)
+        return {"dp_ranks": ranks}
 
-    def _response(self, req: DataProto, output: dict[str, Any]) -> DataProto:
-        config = req.meta_info["generation_config"]
-        for name in ("eos_token_id", "pad_token_id"):
-            output[name] = config.get(name)
-        return DataProto(meta_info={**req.meta_info, **output})
+    def _ranks(self) -> range:
+        return range(len(self.actor_cluster))
 
+    def _devices(self, rank: int) -> set[int]:
+        role = getattr(self.actor_cluster, "worker_config", None)
+        mapping = getattr(role, "device_mapping", None)
+        if mapping is None:
+            raise WrongValue("the role has no device_mapping: its devices are not told")
+        width = len(mapping) // len(self.actor_cluster)
+        return set(mapping[rank * width : (rank + 1) * width])
 
-def _payload(req: DataProto) -> dict[str, Any]:
-    if len(req) != 1:
-        raise WrongValue(f"a request has one prompt, not {len(req)}")
-    sampling = dict(req.meta_info["generation_config"])
-    sampling["n"] = sampling.pop("num_return_sequences", 1)
-    if "max_new_tokens" in req.meta_info:  # of one that goes on
-        sampling["max_new_tokens"] = req.meta_info["max_new_tokens"]
-    ids, mask = (np.asarray(req.batch[k])[0] for k in ("input_ids", "attention_mask"))
-    return {"input_ids": ids[mask != 0].tolist(), "sampling_params": sampling}
-
-
-refuse_members("roll", RouterClient, RouterManager)
+    async def _call(self, ranks: list[int], method: str) -> None:
+        with suppress(NoSuchMethod):  # an engine that has nothing to load
+            await asyncio.gather(
+                *(self.actor_cluster[r].execute_rank_zero_async(method) for r in ranks)
+            )

@@ -1,0 +1,165 @@
+"""RouterClient and its proxies: requests to a RouterManager, in this process or a worker's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+
+from muster._adapters.actor import Handle
+from muster._adapters.checks import WrongValue
+from muster.roll.protocol import DataProto
+
+__all__ = ["InprocProxy", "RayProxy", "RouterClient", "RouterProxy", "client_of"]
+
+
+class RouterProxy:
+    """What a RouterClient needs of a RouterManager; the `_sync` ones are for threads that
+    have no event loop."""
+
+    async def generate_request(
+        self, payload: dict[str, Any], request_id: Any, uid: Any
+    ) -> dict[str, Any] | None:
+        raise NotImplementedError
+
+    async def on_send_request(self, request_id: Any) -> None:
+        raise NotImplementedError
+
+    async def on_request_routed(self, request_id: Any) -> None:
+        raise NotImplementedError
+
+    def generate_request_sync(
+        self, payload: dict[str, Any], request_id: Any, uid: Any
+    ) -> dict[str, Any] | None:
+        raise NotImplementedError
+
+    def on_send_request_sync(self, request_id: Any) -> None:
+        raise NotImplementedError
+
+    def on_request_routed_sync(self, request_id: Any) -> None:
+        raise NotImplementedError
+
+
+class InprocProxy(RouterProxy):
+    """Of a RouterManager of this process. The `_sync` ones run on its event loop, for other
+    threads than that."""
+
+    def __init__(self, router_manager: Any) -> None:
+        self.router_manager = router_manager
+
+    async def generate_request(
+        self, payload: dict[str, Any], request_id: Any, uid: Any
+    ) -> dict[str, Any] | None:
+        out: dict[str, Any] | None = await self.router_manager.generate_request(
+            payload, request_id, uid
+        )
+        return out
+
+    async def on_send_request(self, request_id: Any) -> None:
+        await self.router_manager.on_send_request(request_id)
+
+    async def on_request_routed(self, request_id: Any) -> None:
+        await self.router_manager.on_request_routed(request_id)
+
+    def generate_request_sync(
+        self, payload: dict[str, Any], request_id: Any, uid: Any
+    ) -> dict[str, Any] | None:
+        out: dict[str, Any] | None = self._run(
+            self.generate_request(payload, request_id, uid)
+        )
+        return out
+
+    def on_send_request_sync(self, request_id: Any) -> None:
+        self._run(self.on_send_request(request_id))
+
+    def on_request_routed_sync(self, request_id: Any) -> None:
+        self._run(self.on_request_routed(request_id))
+
+    def _run(self, asked: Any) -> Any:
+        if self.router_manager.loop is None:
+            asked.close()
+            raise WrongValue("await initialize of the RouterManager first")
+        return asyncio.run_coroutine_threadsafe(
+            asked, self.router_manager.loop
+        ).result()
+
+
+class RayProxy(RouterProxy):
+    """Of a RouterManager that is a worker; `router_manager` is its handle."""
+
+    def __init__(self, router_manager: Handle) -> None:
+        self.router_manager = router_manager
+
+    async def generate_request(
+        self, payload: dict[str, Any], request_id: Any, uid: Any
+    ) -> dict[str, Any] | None:
+        out: dict[str, Any] | None = await self.router_manager.generate_request.remote(
+            payload, request_id, uid
+        )
+        return out
+
+    async def on_send_request(self, request_id: Any) -> None:
+        await self.router_manager.on_send_request.remote(request_id)
+
+    async def on_request_routed(self, request_id: Any) -> None:
+        await self.router_manager.on_request_routed.remote(request_id)
+
+    def generate_request_sync(
+        self, payload: dict[str, Any], request_id: Any, uid: Any
+    ) -> dict[str, Any] | None:
+        asked = self.router_manager.generate_request.remote(payload, request_id, uid)
+        out: dict[str, Any] | None = asked.result()
+        return out
+
+    def on_send_request_sync(self, request_id: Any) -> None:
+        self.router_manager.on_send_request.remote(request_id).result()
+
+    def on_request_routed_sync(self, request_id: Any) -> None:
+        self.router_manager.on_request_routed.remote(request_id).result()
+
+
+class RouterClient:
+    """Requests and responses as DataProtos."""
+
+    def __init__(self, proxy: RouterProxy, meta: dict[str, Any]) -> None:
+        self.proxy = proxy
+        self.meta = meta
+
+    async def generate_request(
+        self, req: DataProto, request_id: Any, uid: Any
+    ) -> DataProto | None:
+        """One prompt, with input_ids and attention_mask, and generation_config in its
+        meta_info. What comes back is in the meta_info of the response."""
+        output = await self.proxy.generate_request(_payload(req), request_id, uid)
+        return None if output is None else _response(req, output)
+
+    def generate_request_sync(
+        self, req: DataProto, request_id: Any, uid: Any
+    ) -> DataProto | None:
+        """The same for a thread that has no event loop."""
+        output = self.proxy.generate_request_sync(_payload(req), request_id, uid)
+        return None if output is None else _response(req, output)
+
+
+def client_of(manager: Any, meta: dict[str, Any]) -> RouterClient:
+    proxy = RayProxy if isinstance(manager, Handle) else InprocProxy
+    return RouterClient(proxy(manager), meta)
+
+
+def _payload(req: DataProto) -> dict[str, Any]:
+    if len(req) != 1:
+        raise WrongValue(f"a request has one prompt, not {len(req)}")
+    sampling = dict(req.meta_info["generation_config"])
+    sampling["n"] = sampling.pop("num_return_sequences", 1)
+    if "max_new_tokens" in req.meta_info:  # of one that goes on
+        sampling["max_new_tokens"] = req.meta_info["max_new_tokens"]
+    ids, mask = (np.asarray(req.batch[k])[0] for k in ("input_ids", "attention_mask"))
+    return {"input_ids": ids[mask != 0].tolist(), "sampling_params": sampling}
+
+
+def _response(req: DataProto, output: dict[str, Any]) -> DataProto:
+    config = req.meta_info["generation_config"]
+    for name in ("eos_token_id", "pad_token_id"):
+        output[name] = config.get(name)
+    return DataProto(meta_info={**req.meta_info, **output})
