@@ -86,6 +86,7 @@ struct ms_cluster {
     size_t live;        /* slots whose instance has not exited */
     size_t unconfirmed; /* slots whose instance has no address yet */
     size_t unknown;     /* slots of which nobody has reported yet */
+    size_t drained;     /* handles have the ranks below it only; 0: all */
 };
 
 struct ms_registry {

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 WAIT_S = 7200.0  # where nobody says how long
+FOLLOW_S = 0.5  # until a cluster of another size is noticed without news
 DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31
 
@@ -369,7 +370,7 @@ class Scheduler:
             left = end - monotonic()
             if left <= 0:
                 raise DeadlineExceeded(f"{what} within {timeout} s: {self._state()}")
-            self._core.wait(seen, left)
+            self._core.wait(seen, min(left, FOLLOW_S))
 
     async def _until_async(self, attempt: Callable[[], T | None]) -> T:
         while True:
@@ -377,7 +378,8 @@ class Scheduler:
             news = listener.news()
             if (result := attempt()) is not None:
                 return result
-            await news
+            await asyncio.wait((news,), timeout=FOLLOW_S)
+            news.cancel()
 
     def _listener(self) -> _Listener:
         loop = asyncio.get_running_loop()

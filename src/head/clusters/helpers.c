@@ -375,6 +375,8 @@ Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
 
     for (size_t i = 0; is_good && i < c->count; i++)
         is_good = add_helpers(h, &c->slots[i], s->workers[i]);
+    while (is_good && with_meta && c->drained && s->n_workers > c->drained)
+        muster__worker_status__free_unpacked(s->workers[--s->n_workers], NULL);
     if (is_good)
         return s;
     muster__cluster_status__free_unpacked(s, NULL);

@@ -3,6 +3,8 @@
  *   more:  places -> slots -> bring-up of the new ranks
  *   fewer: end the last ranks -> their places are given back
  *
+ *   drain: those that will go are taken out of all handles, and work on what they have
+ *
  * If the new ranks cannot be made the cluster is as it was. Those that stay keep their
  * environment: WORLD_SIZE in it is what it was when they started.
  */
@@ -167,6 +169,11 @@ int ms_head_resize_run(struct ms_head_op *op)
 
     if (!c)
         return op->error.code;
+    c->drained = what(op)->drain && count < c->count ? count : 0;
+    if (what(op)->drain) {
+        ms_head_tell_changed(op, c->name, ms_head_op_done);
+        return 0;
+    }
     ms_change_begin(op, c);
     if (count > c->count)
         rc = grow(op);

@@ -13,6 +13,7 @@
 static void doing_destroy(struct ms_job_doing *d)
 {
     ms_list_remove(&d->link);
+    ms_timer_finish(&d->timer);
     free(d->ranks);
     free(d);
 }
@@ -87,6 +88,7 @@ static void on_answer(struct ms_head_op *op, void *arg)
     int rc = ms_head_op_result(op, &why);
 
     d->op = op;
+    d->is_asked = false;
     if (d->job && !d->job->jobs->is_ending)
         d->next(d, rc, &why);
     else
@@ -104,14 +106,21 @@ void ms_doing_ask(struct ms_job_doing *d,
 
     d->next = next;
     d->op = NULL;
-    if (!ms_head_request_then(d->job->jobs->head, m, on_answer, d))
-        next(d, -ENOMEM, &why);
+    d->is_asked = true;
+    if (ms_head_request_then(d->job->jobs->head, m, on_answer, d))
+        return;
+    d->is_asked = false;
+    next(d, -ENOMEM, &why);
 }
 
 /* Their answers find nobody. */
 void ms_doings_drop(struct ms_hosted *job)
 {
     ms_list_each (d, &job->actions, struct ms_job_doing, link) {
+        if (!d->is_asked) {
+            doing_destroy(d);
+            continue;
+        }
         ms_list_remove(&d->link);
         free(d->ranks);
         d->ranks = NULL;
@@ -121,7 +130,6 @@ void ms_doings_drop(struct ms_hosted *job)
 
 /* ---- the table --------------------------------------------------------------------- */
 
-/* Generation requests move on when their replica ends; nothing else has work to move. */
 static void act_nothing(struct ms_job_doing *d)
 {
     ms_doing_done(d);
@@ -135,7 +143,7 @@ static void (*const acts[MS_JOB_ACTION_WHATS])(struct ms_job_doing *d) = {
     [MS_JOB_DO_REPLACE] = ms_act_replace,
     [MS_JOB_DO_RESTART] = ms_act_restart,
     [MS_JOB_DO_RESIZE] = ms_act_resize,
-    [MS_JOB_DO_DRAIN] = act_nothing,
+    [MS_JOB_DO_DRAIN] = ms_act_drain,
     [MS_JOB_DO_DESTROY] = ms_act_destroy,
     [MS_JOB_DO_DUMP_STACKS] = ms_act_dump_stacks,
     [MS_JOB_DO_END_STRAYS] = act_nothing, /* the registry has one process for a rank */

@@ -149,7 +149,10 @@ struct ms_job_doing {
     uint64_t id;
     uint32_t *ranks;
     size_t rank_count;
-    struct ms_head_op *op; /* NULL: nothing is asked now */
+    struct ms_head_op *op; /* the last that has been answered */
+    bool is_asked;         /* another one is under way */
+    struct ms_timer timer; /* drain.c */
+    int64_t deadline_ns;
     /* when `op` has completed: what is next */
     void (*next)(struct ms_job_doing *d, int rc, const struct ms_error *why);
 };
@@ -204,6 +207,15 @@ void ms_signs_finish(struct ms_hosted *job);
 /* Look at its ranks from now on, if it runs and one of its roles may hang. */
 void ms_signs_follow(struct ms_hosted *job);
 void ms_act_dump_stacks(struct ms_job_doing *d);
+/* Ask what all workers do; then `next`, with a Status in d->op->message. */
+void ms_doing_ask_activity(struct ms_job_doing *d,
+                           void (*next)(struct ms_job_doing *d,
+                                        int rc,
+                                        const struct ms_error *why));
+
+/* ---- drain.c ----------------------------------------------------------------------- */
+
+void ms_act_drain(struct ms_job_doing *d);
 
 /* ---- machines.c -------------------------------------------------------------------- */
 

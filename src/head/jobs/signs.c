@@ -308,6 +308,18 @@ static void on_stacks(struct ms_job_doing *d, int rc, const struct ms_error *why
     ms_doing_done_with(d, text);
 }
 
+void ms_doing_ask_activity(struct ms_job_doing *d,
+                           void (*next)(struct ms_job_doing *d,
+                                        int rc,
+                                        const struct ms_error *why))
+{
+    Muster__StatusRequest ask = MUSTER__STATUS_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    fill(&ask, &m);
+    ms_doing_ask(d, &m, next);
+}
+
 void ms_act_dump_stacks(struct ms_job_doing *d)
 {
     Muster__StatusRequest ask = MUSTER__STATUS_REQUEST__INIT;
