@@ -151,6 +151,7 @@ class Handler(BaseHTTPRequestHandler):
             return {"/metrics": self._metrics}, {
                 "/v1/completions": self._completions,
                 "/tokenize": self._tokenize,
+                "/detokenize": self._detokenize,
                 "/pause": self._vllm_pause,
                 "/resume": self._resume,
                 "/collective_rpc": self._collective_rpc,
@@ -161,6 +162,7 @@ class Handler(BaseHTTPRequestHandler):
             return {"/v1/loads": self._loads}, {
                 "/generate": self._sglang_generate,
                 "/tokenize": self._tokenize,
+                "/detokenize": self._detokenize,
                 "/abort_request": self._abort_request,
                 "/pause_generation": self._pause_generation,
                 "/continue_generation": self._resume,
@@ -169,6 +171,7 @@ class Handler(BaseHTTPRequestHandler):
         return {"/slots": self._slots}, {
             "/completion": self._llama_completion,
             "/tokenize": self._llama_tokenize,
+            "/detokenize": self._detokenize,
         }
 
     def _serve(self, routes: dict[str, Any]) -> None:
@@ -240,6 +243,13 @@ class Handler(BaseHTTPRequestHandler):
         types = {"content": str, "add_special": bool, "parse_special": bool}
         check_fields(body, types, {"content"})
         self._json({"tokens": [10 + ord(c) % 128 for c in body["content"]]})
+
+    def _detokenize(self, body: Any) -> None:
+        check_fields(body, {"model": str, "tokens": list}, {"tokens"})
+        check_prompt(body["tokens"], 1)
+        names = {"sglang": "text", "vllm": "prompt", "llama.cpp": "content"}
+        text = "".join(chr(t - 10) for t in body["tokens"])
+        self._json({names[self.server.kind]: text})
 
     # -- control ------------------------------------------------------------------------
 

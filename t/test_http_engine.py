@@ -105,6 +105,7 @@ def test_resumed_from_its_tokens(cluster: Make, fake: Any, kind: str) -> None:
         text = collected(c.execute_rank_zero_sync("generate", request("hello")))
         ids = c.execute_rank_zero_sync("tokenize", "hello")
         assert text[0] == answer_of(ids, 40)
+        assert c.execute_rank_zero_sync("detokenize", ids) == "hello"
 
 
 @pytest.mark.parametrize("kind", STREAMS)

@@ -249,6 +249,9 @@ class HttpEngine:
     async def tokenize(self, text: str) -> list[int]:
         return await (await self.server()).tokenize(text)
 
+    async def detokenize(self, tokens: list[int]) -> str:
+        return await (await self.server()).detokenize(list(tokens))
+
     def address(self) -> str:
         return self._client.url
 

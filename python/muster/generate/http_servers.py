@@ -103,10 +103,21 @@ class Server:
             raise answer.cut("the stream ended before the answer did")
 
     async def tokenize(self, text: str) -> list[int]:
-        body = {"model": self.model, "prompt": text}
+        body = self._model() | {"prompt": text}
         answer = await self._post("/tokenize", body)
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         return numbers(answer, tokens, "tokens")
+
+    async def detokenize(self, tokens: list[int]) -> str:
+        body = self._model() | {"tokens": tokens}
+        answer = await self._post("/detokenize", body)
+        for name in ("text", "prompt", "content"):  # SGLang's, vLLM's, llama.cpp's
+            if isinstance(answer, dict) and isinstance(answer.get(name), str):
+                return str(answer[name])
+        raise bad(answer, "no text of the tokens")
+
+    def _model(self) -> dict[str, Any]:
+        return {} if self.model is None else {"model": self.model}
 
     async def abort(self, rid: str) -> None:
         """Beside closing the connection, which is all that some kinds have."""
