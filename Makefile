@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-data soak soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first demo-llm demo-llm-train test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-llm test-data soak soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -25,6 +25,12 @@ demo: all
 
 demo-first: all
 	@.venv/bin/python examples/first.py
+
+demo-llm: all
+	@tools/demo-llm
+
+demo-llm-train: all
+	@tools/demo-llm train
 
 test: all
 	@.venv/bin/python tools/test
@@ -77,6 +83,10 @@ test-areal: all
 	@tools/areal-run -m pytest t/with_areal
 	@bench/run --smoke --only areal-calls --only areal-start
 
+test-llm: all
+	@LLM_PYTHON=$$(tools/llm-venv) || true; export LLM_PYTHON; \
+		.venv/bin/python -m pytest -rs t/with_llm
+
 test-data: all
 	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py \
 		t/test_store_stopped.py
@@ -89,7 +99,7 @@ soak: all
 soak-data: all
 	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py
 
-test-all: test check fuzz test-wheel test-ray test-verl test-areal test-data soak-data
+test-all: test check fuzz test-wheel test-ray test-verl test-areal test-llm test-data soak-data
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
@@ -102,6 +112,8 @@ help:
 	@echo 'make wheel      dist/muster_rl-*.whl, for pip on machines without a compiler'
 	@echo 'make demo       a GRPO run on four clusters; one worker is killed on the way'
 	@echo 'make demo-first start workers, call them, kill one, leave nothing: in two seconds'
+	@echo 'make demo-llm   the same job with SmolLM2-135M on llama.cpp servers (installs them once, 300 MB)'
+	@echo 'make demo-llm-train  the same, and the model is trained with torch (that of test-verl)'
 	@echo 'make test       all tests that need little installing'
 	@echo 'make check      format, lint, types, layers, warnings, static analysis'
 	@echo 'make bench      speed, side by side with Ray, verl and AReaL (installs them once)'
@@ -111,9 +123,10 @@ help:
 	@echo 'make test-ray   the tests that need Ray (installs it once)'
 	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
 	@echo 'make test-areal Muster beside AReaL (installs it once, on what test-verl has)'
+	@echo 'make test-llm   generation with a real llama.cpp server (installs it once, 300 MB)'
 	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
 	@echo 'make soak       a million simulated jobs with random faults'
 	@echo 'make soak-data  1,000 steps of random objects and random kills: nothing is left'
-	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-data, soak-data'
+	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-llm, test-data, soak-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'
 	@echo 'make clean      remove build/ and dist/; distclean: .venv too'
