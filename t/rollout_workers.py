@@ -6,7 +6,14 @@ import os
 from typing import Any
 
 import numpy as np
-from muster.roll import DataProto, Dispatch, RouterManager, Worker, register
+from muster.roll import (
+    DataProto,
+    Dispatch,
+    RouterManager,
+    Worker,
+    postprocess_output_data,
+    register,
+)
 
 
 class Countdown(Worker):
@@ -45,10 +52,29 @@ class Countdown(Worker):
         return self.is_loaded
 
 
+class BatchActor(Worker):
+    """Answers a whole batch, as actors did before there were schedulers."""
+
+    @register(dispatch_mode=Dispatch.DP_MP_COMPUTE)
+    def generate(self, data: DataProto) -> DataProto:
+        rows = []
+        for i in range(len(data)):
+            start = int(np.asarray(data.batch["input_ids"])[i, -1])
+            n = data.meta_info["generation_config"]["num_return_sequences"]
+            output = {"output_token_ids": [list(range(start - 1, 0, -1))] * n}
+            response = DataProto(meta_info={**output, "pad_token_id": 0})
+            one = data.slice(i, i + 1)
+            rows.append(postprocess_output_data(one, response, 64))
+        return DataProto.concat(rows)
+
+
 class Reward(Worker):
     """The reward of a response is its length; raises for one that contains `bad`."""
 
     bad = -1
+
+    async def pid(self) -> int:
+        return os.getpid()
 
     async def set_bad(self, token: int) -> None:
         self.bad = token
@@ -79,6 +105,7 @@ class Environments(Worker):
         self.queue = output_queue
         self.client = await RouterManager.create_client(generate_scheduler)
         self.pace = pipeline_config.pace
+        self.most = 2 if mode == "val" else 1 << 30  # episodes
         self.step = 0
 
     async def update_step(self, global_step: int) -> None:
@@ -95,9 +122,13 @@ class Environments(Worker):
         await asyncio.gather(*(self._play(e, mine[e]["group_id"]) for e in mine))
 
     async def _play(self, env: int, group: int) -> None:
+        played = 0
         episode = await self.queue.get_episode_id.remote(group, env)
         while episode is not None:
             step = self.step
+            if (played := played + 1) > self.most:
+                await self.queue.put.remote(group, episode, step, None, env)
+                return
             prompt = [20 + group]
             for turn in range(2):
                 name = f"{env}-{episode}-{turn}"

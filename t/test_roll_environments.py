@@ -22,7 +22,7 @@ class EnvConfig(roll.WorkerConfig):
     """Two workers with two environments each; both workers have one of each group."""
 
     group_size: int = 2
-    max_traj_per_env: int = 2
+    max_traj_per_env: int | None = 2
     env_configs: dict[int, dict[int, dict[str, int]]] = dataclasses.field(
         default_factory=lambda: {
             rank: {2 * rank + group: {"group_id": group} for group in range(2)}
@@ -41,13 +41,18 @@ def actor(session: Any) -> Iterator[Any]:
 
 
 def run(
-    main: Callable[[roll.RolloutScheduler], Any], actor: Any, pace: float = 0
+    main: Callable[[roll.RolloutScheduler], Any],
+    actor: Any,
+    pace: float = 0,
+    mode: str = "train",
 ) -> None:
     config = SimpleNamespace(async_generation_ratio=1, pace=pace, seed=1)
     role = EnvConfig(name="env", worker_cls=Environments, world_size=2)
+    if mode == "val":
+        role.max_traj_per_env = None
 
     async def whole() -> None:
-        scheduler = roll.RolloutScheduler(config, role, None, actor, "train")
+        scheduler = roll.RolloutScheduler(config, role, None, actor, mode)
         await scheduler.initialize()
         try:
             await main(scheduler)
@@ -109,3 +114,23 @@ def test_an_environment_that_dies_is_raised(actor: Any) -> None:
                 await scheduler.get_batch(step(number), 8)
 
     run(main, actor)
+
+
+def test_validation_goes_on_until_all_have_ended(actor: Any) -> None:
+    async def main(scheduler: roll.RolloutScheduler) -> None:
+        for number in range(2):
+            check(await scheduler.get_batch(step(number), -1))
+            assert scheduler.rollout_task is None
+
+    run(main, actor, mode="val")
+
+
+def test_a_router_that_dies_is_raised(actor: Any) -> None:
+    async def main(scheduler: roll.RolloutScheduler) -> None:
+        check(await scheduler.get_batch(step(0), 8))
+        [router] = scheduler.generate_scheduler.view.pids
+        os.kill(router, signal.SIGKILL)
+        with pytest.raises(muster.WorkerDied):
+            await scheduler.get_batch(step(1), 8)
+
+    run(main, actor, pace=0.01)

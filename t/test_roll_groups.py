@@ -170,6 +170,37 @@ def test_until_all_have_ended() -> None:
     run(test)
 
 
+def test_a_cancelled_batch_loses_nothing() -> None:
+    async def test() -> None:
+        m = manager(ratio=1)
+        m.advance_step(0)
+
+        async def play(group: int) -> None:
+            for env in (2 * group, 2 * group + 1):
+                m.put(group, await m.get_episode_id(group, env), m_step, env)
+
+        m_step = 0
+        await play(0)
+        batch = asyncio.ensure_future(m.get_batch(4, 0))
+        await settle()
+        batch.cancel()
+        await settle()
+        await play(1)
+        assert await m.get_batch(4, 0) == [0, 1, 2, 3]
+        await play(0)  # of those that run ahead
+        batch = asyncio.ensure_future(m.get_batch(4, 0))
+        await settle()
+        batch.cancel()
+        await settle()
+        for m_step in (1, 2):
+            m.advance_step(m_step)
+        await play(1)
+        await play(0)
+        assert await m.get_batch(4, 2) == [2, 3, 0, 1]  # none of step 0
+
+    run(test)
+
+
 def test_filter_by_name_and_metrics() -> None:
     async def test() -> None:
         m = manager(groups=1, group_filter_cls=f"{__name__}.DropOdd")

@@ -11,7 +11,7 @@ import muster
 import numpy as np
 import pytest
 from muster import roll
-from rollout_workers import Countdown, Reward
+from rollout_workers import BatchActor, Countdown, Reward
 
 WAIT_S = 120.0
 PLACES, SEQUENCE = 4, 64
@@ -204,6 +204,66 @@ def test_a_killed_replica_and_an_update_of_the_weights(roles: Any) -> None:
         assert last.meta_info["metrics"]["scheduler/off_policy_ratio"] <= 1
 
     run(main, roles, config(async_generation_ratio=1))
+
+
+@pytest.mark.parametrize("ratio", [0, 0.5, 2.5])
+def test_more_prompts_than_the_budget(roles: Any, ratio: float) -> None:
+    """With additional prompts and any ratio a batch has what was asked for, none too old."""
+    given = config(
+        async_generation_ratio=ratio,
+        is_use_additional_prompts=True,
+        max_additional_running_prompts=12,
+    )
+
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        for step in range(5):
+            batch = await scheduler.get_batch(asked(pace=0.001), step, 4)
+            assert len(starts(batch)) == 8
+            metrics = batch.meta_info["metrics"]
+            assert metrics["scheduler/off_policy_ratio"] <= ratio + 1
+            await scheduler.pause_sampling()
+
+    run(main, roles, given)
+
+
+def test_validation(roles: Any) -> None:
+    rule = SimpleNamespace(type="mean_filter", filter_args={"threshold_up": 0})
+    reward = SimpleNamespace(query_filter_config=rule)
+    given = config(async_generation_ratio=2, rewards={"math": reward, "code": reward})
+
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        batch = await scheduler.get_batch(asked(n=1), 0, len(DATASET))
+        assert sorted(starts(batch)) == [item["start"] for item in DATASET]
+
+    run(main, roles, given, is_val=True)
+
+
+def test_batches_by_the_actors_own_generate(roles: Any) -> None:
+    rule = SimpleNamespace(type="mean_filter", filter_args={"threshold_up": 20})
+    reward = SimpleNamespace(query_filter_config=rule)
+    rewards = {"math": reward, "code": reward}
+    actor = roll.Cluster("batch", BatchActor, None, roll.WorkerConfig(world_size=2))
+
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        batch = await scheduler.get_batch(asked(), 0, 5)
+        assert len(batch) == 10 and max(starts(batch)) <= 20
+        told = np.asarray(batch.batch["response_level_rewards"]).tolist()
+        assert told == [start - 1 for start in starts(batch)]
+        metrics = batch.meta_info["metrics"]
+        assert metrics["scheduler/collect_query_count"] == 5
+        assert metrics["scheduler/query_filter_count"] > 0
+
+    run(main, (actor, roles[1]), config(generate_opt_level=0, rewards=rewards))
+    actor.destroy()
+
+
+def test_a_reward_worker_that_dies_is_raised(roles: Any) -> None:
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        os.kill(roles[1]["math"][0].execute_rank_zero_sync("pid"), signal.SIGKILL)
+        with pytest.raises(muster.WorkerDied):
+            await scheduler.get_batch(asked(), 0, 4)
+
+    run(main, roles)
 
 
 def test_a_failure_is_raised_at_once(roles: Any) -> None:

@@ -179,6 +179,7 @@ class GroupQueueManager:
         self.group_queue: dict[int, GroupQueue] = {}
         self.env_monitor = EnvActivityMonitor(config, self.group_queue)
         self._gets: dict[asyncio.Task[GroupData], int] = {}
+        self._taken: list[GroupData] = []  # for the batch that is asked for
         self._ended: set[int] = set()  # groups whose environments have ended
         for group_id in _group_ids(env_manager_config):
             self.group_queue[group_id] = GroupQueue(
@@ -204,6 +205,7 @@ class GroupQueueManager:
         for get in self._gets:
             get.cancel()
         self._gets.clear()
+        self._taken.clear()
         self._ended.clear()
         for queue in self.group_queue.values():
             queue.clear()
@@ -244,18 +246,20 @@ class GroupQueueManager:
 
     async def get_batch(self, batch_size: int, current_step: int) -> list[Any]:
         """Rollouts of whole groups, from whichever has one; each group gives its episodes
-        in order. Below 0: all until every environment has ended."""
-        batch: list[Any] = []
-        while batch_size < 0 or len(batch) < batch_size:
+        in order. Below 0: all until every environment has ended. What a call that was
+        cancelled had taken comes with the next."""
+        self._taken = [g for g in self._taken if self._is_fresh(g, current_step)]
+        while batch_size < 0 or self._count_taken() < batch_size:
             self._ask()
             if not self._gets:
                 break  # every environment has ended
             done, _ = await asyncio.wait(self._gets, return_when="FIRST_COMPLETED")
             for get in sorted(done, key=lambda one: self._gets[one]):
-                if 0 <= batch_size <= len(batch):
+                if 0 <= batch_size <= self._count_taken():
                     break  # the rest comes with the next batch
-                self._take(get, current_step, batch)
-        return batch
+                self._take(get, current_step)
+        taken, self._taken = self._taken, []
+        return [rollout for group in taken for rollout in group.rollouts]
 
     def _ask(self) -> None:
         """One get per group; those that were not taken go on with the next batch, so that
@@ -265,14 +269,21 @@ class GroupQueueManager:
                 if group_id not in self._ended:
                     self._gets[asyncio.ensure_future(queue.get())] = group_id
 
-    def _take(self, get: asyncio.Task[GroupData], step: int, batch: list[Any]) -> None:
+    def _take(self, get: asyncio.Task[GroupData], step: int) -> None:
         group_id = self._gets.pop(get)
         group = get.result()
-        rollouts = [rollout for rollout in group.rollouts if rollout is not None]
-        if not rollouts:
+        group.rollouts = [one for one in group.rollouts if one is not None]
+        if not group.rollouts:
             self._ended.add(group_id)
-        elif step - group.create_step <= self.async_generation_ratio:
-            batch += rollouts[: self.group_size]
+        elif self._is_fresh(group, step):
+            del group.rollouts[self.group_size :]
+            self._taken.append(group)
+
+    def _is_fresh(self, group: GroupData, step: int) -> bool:
+        return step - group.create_step <= self.async_generation_ratio
+
+    def _count_taken(self) -> int:
+        return sum(len(group.rollouts) for group in self._taken)
 
 
 def _group_ids(env_manager_config: Any) -> list[int]:

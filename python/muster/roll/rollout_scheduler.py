@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,7 +128,7 @@ class RolloutScheduler:
         await self.generate_scheduler.resume.remote()
         rollouts = await self._take(batch_size, step, timeout)
         if batch_size < 0:
-            await self.rollout_task
+            await asyncio.wait_for(self.rollout_task, timeout)
             self.rollout_task = None
             await self.env_output_queue.clear.remote()
         metrics = await self.env_output_queue.collect_metrics.remote()
@@ -175,19 +176,27 @@ class RolloutScheduler:
     # ---- the end ----------------------------------------------------------------------
 
     async def shutdown(self, timeout: float = WAIT_S) -> None:
-        """Environments end, then the workers. Idempotent."""
+        """Environments end, then the workers, also those that have died. Idempotent."""
         try:
             if (task := self.rollout_task) is not None:
                 self.rollout_task = None
                 if not task.done():
-                    await self._environments("stop")
-                    await self.env_output_queue.shutdown.remote()
-                    await self.generate_scheduler.shutdown.remote(timeout)
+                    await self._say_goodbye(timeout)
                 await asyncio.wait({task}, timeout=timeout)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         finally:
             await self._destroy()
+
+    async def _say_goodbye(self, timeout: float) -> None:
+        """To each; one that has died is ended by `_destroy`."""
+        for said in (
+            self._environments("stop"),
+            self.env_output_queue.shutdown.remote(),
+            self.generate_scheduler.shutdown.remote(timeout),
+        ):
+            with suppress(muster.MusterError):
+                await said
 
     async def _destroy(self) -> None:
         clusters, self._clusters = self._clusters, []

@@ -24,6 +24,8 @@ class Router:
         self.workers = workers
         self.router_args = router_args
         self._groups: dict[Any, Group] = {}  # by request id
+        # what the engines do: an answer without tokens does not say it
+        self._gives_logprobs = False
 
     async def initialize(self) -> None:
         """The replicas are there since the cluster is."""
@@ -40,7 +42,23 @@ class Router:
         finally:
             group.cancel()  # if its task was cancelled
             del self._groups[request_id]
-        return _output(group)
+        return self._output(group)
+
+    def _output(self, group: Group) -> dict[str, Any]:
+        is_whole = group.error is None
+        samples = sorted(group.samples, key=lambda one: one.seq)
+        out: dict[str, Any] = {
+            "finish_reasons": [s.finish_reason if is_whole else ABORT for s in samples]
+        }
+        if samples:
+            out["output_token_ids"] = [one.tokens for one in samples]
+            out["output_versions"] = [one.versions for one in samples]
+        said = [one for one in samples if one.tokens]
+        has_logprobs = all(one.logprobs is not None for one in said)
+        self._gives_logprobs |= bool(said) and has_logprobs
+        if self._gives_logprobs and has_logprobs:
+            out["output_logprobs"] = [one.logprobs or [] for one in samples]
+        return out
 
     def _submit(self, payload: dict[str, Any], uid: Any) -> Group:
         sampling = dict(payload.get("sampling_params") or {})
@@ -97,19 +115,6 @@ def router_of(name: str | None) -> type[Router]:
         refused = REFUSED["roll"].get(name, f"there is no router {name!r}")
         raise WrongValue(f"router_name: {refused}")
     return _ROUTERS[name]
-
-
-def _output(group: Group) -> dict[str, Any]:
-    is_whole = group.error is None
-    samples = sorted(group.samples, key=lambda one: one.seq)
-    out: dict[str, Any] = {
-        "output_token_ids": [one.tokens for one in samples],
-        "output_versions": [one.versions for one in samples],
-        "finish_reasons": [one.finish_reason if is_whole else ABORT for one in samples],
-    }
-    if samples and all(one.logprobs is not None for one in samples):
-        out["output_logprobs"] = [one.logprobs for one in samples]
-    return out
 
 
 refuse_members("roll", Router, PromptAffinityRouter, EnvAffinityRouter)
