@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import MARK, leftovers, new_mark
+from trace_rules import check_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 GRPO = ROOT / "examples/grpo"
@@ -184,6 +185,7 @@ def test_short_demo(tmp_path: Path) -> None:
 
 
 def _check_timeline(events: list[dict[str, Any]]) -> None:
+    check_trace(events)
     threads = {
         e["tid"]: e["args"]["name"].partition("@")[0]
         for e in events

@@ -11,8 +11,7 @@ from typing import Any
 import muster
 import pytest
 from cli_rig import CLI
-
-Trace = list[dict[str, Any]]
+from trace_rules import Trace, check_trace
 
 
 class Worker:
@@ -31,30 +30,8 @@ def run(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 def trace(*args: str) -> Trace:
     events: Trace = json.loads(run(*args).stdout)["traceEvents"]
-    check(events)
+    check_trace(events)
     return events
-
-
-def check(events: Trace) -> None:
-    """What Perfetto needs: times, names of all threads, spans that do not cross."""
-    named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
-    threads: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for e in events:
-        if e["ph"] == "M":
-            continue
-        assert (e["pid"], e["tid"]) in named and e["ts"] >= 0, e
-        if e["ph"] == "X":
-            span = (e["ts"], e["ts"] + e["dur"])
-            threads.setdefault((e["pid"], e["tid"]), []).append(span)
-    for spans in threads.values():
-        open_ends: list[float] = []
-        for begin, end in sorted(spans, key=lambda s: (s[0], -s[1])):
-            while open_ends and open_ends[-1] <= begin + 1e-3:
-                open_ends.pop()
-            assert not open_ends or end <= open_ends[-1] + 1e-3
-            open_ends.append(end)
-    starts = sorted(e["id"] for e in events if e["ph"] == "s")
-    assert starts == sorted(e["id"] for e in events if e["ph"] == "f")
 
 
 def spans(events: Trace, name: str) -> Trace:
@@ -96,7 +73,7 @@ def test_what_a_driver_does(own_session: Any, tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     told = json.loads(run("-o", str(out), "--json").stdout)
     assert told["tracks"] >= 3 and told["file"] == str(out)
-    check(json.loads(out.read_text())["traceEvents"])
+    check_trace(json.loads(out.read_text())["traceEvents"])
     assert "perfetto" in run("-o", str(out)).stdout
     assert not list(tmp_path.glob("*.part"))
     run("-o", str(tmp_path / "none" / "x"), code=1)
