@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first demo-llm demo-llm-train test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-llm test-data soak soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first demo-llm demo-llm-train test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-llm test-data soak test-chaos soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -96,10 +96,13 @@ soak: all
 	@.venv/bin/ninja -C build/release --quiet t/test_job_sim
 	@MUSTER_SIM_RUNS=1000000 build/release/t/test_job_sim
 
+test-chaos: all
+	@MUSTER_CHAOS_SECONDS=60 .venv/bin/python -m pytest -s t/test_jobs_chaos.py
+
 soak-data: all
 	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py
 
-test-all: test check fuzz test-wheel test-ray test-verl test-areal test-llm test-data soak-data
+test-all: test check fuzz test-wheel test-ray test-verl test-areal test-llm test-data test-chaos soak-data
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
@@ -126,7 +129,8 @@ help:
 	@echo 'make test-llm   generation with a real llama.cpp server (installs it once, 300 MB)'
 	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
 	@echo 'make soak       a million simulated jobs with random faults'
+	@echo 'make test-chaos 60 s of random kills in a job: it converges and loses nothing'
 	@echo 'make soak-data  1,000 steps of random objects and random kills: nothing is left'
-	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-llm, test-data, soak-data'
+	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-llm, test-data, test-chaos, soak-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'
 	@echo 'make clean      remove build/ and dist/; distclean: .venv too'

@@ -94,7 +94,7 @@ class Jobs:
     def wait_stage(self, name: str, stage: str) -> Any:
         return until(lambda: (found := self.get(name))["stage"] == stage and found)
 
-    def wait_running(self, name: str) -> Any:
+    def wait_running(self, name: str, patience_s: float = PATIENCE_S) -> Any:
         """All ranks of all roles, and the driver."""
 
         def whole() -> Any:
@@ -109,7 +109,7 @@ class Jobs:
                 else None
             )
 
-        return until(whole)
+        return until(whole, patience_s)
 
     def workers(self) -> dict[str, int]:
         """Name and process of each that lives."""

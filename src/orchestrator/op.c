@@ -187,14 +187,14 @@ static void unrecord(struct ms_orch_op *op)
 }
 
 /* Nobody waits for it, and it has pieces that run and pieces that have ended: it was lent,
- * and to reserve the same again is to have it as it is. */
+ * and to reserve the same again is to have it as it is. Others may just be added to it. */
 static bool is_held(const struct ms_orch_op *op)
 {
     const struct ms_inventory_entry *r =
         ms_inventory_find(&op->controller->inventory, op->key);
 
     return !has_other(op) && r && r->in_phase[MS_PHASE_RUNNING] > 0 &&
-           r->in_phase[MS_PHASE_RUNNING] + r->in_phase[MS_PHASE_ENDED] == r->count;
+           r->in_phase[MS_PHASE_ENDED] > 0;
 }
 
 void ms_op_launch(struct ms_orch_op *op)

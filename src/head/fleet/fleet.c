@@ -275,6 +275,27 @@ static const char *own_name(const struct ms_fleet *f, const char *node)
     return strncmp(node, f->agent_prefix, len) == 0 ? node + len : node;
 }
 
+static const struct ms_lease_piece *
+find_by_node(const struct ms_fleet *f, const struct ms_lease *l, size_t k, bool is_over)
+{
+    const char *name = f->whole.shapes[k]->name;
+
+    for (size_t i = 0; i < l->count; i++)
+        if (l->pieces[i].is_over == is_over && l->pieces[i].node &&
+            strcmp(own_name(f, l->pieces[i].node), name) == 0)
+            return &l->pieces[i];
+    return NULL;
+}
+
+/* One that is lent, and it is not known yet which. */
+static bool has_nameless(const struct ms_lease *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (!l->pieces[i].is_over && !l->pieces[i].node)
+            return true;
+    return false;
+}
+
 bool ms_fleet_find_lost(const struct ms_fleet *f,
                         const char *key,
                         uint32_t *number,
@@ -282,21 +303,28 @@ bool ms_fleet_find_lost(const struct ms_fleet *f,
 {
     const struct ms_lease *l = ms_lease_find(f, key);
 
-    if (!l || !l->is_held || l->is_ending || l->asks)
+    if (!l || !l->is_held || l->is_ending || l->asks || has_nameless(l))
         return false;
-    for (size_t i = 0; i < l->count; i++)
-        for (size_t k = 0;
-             l->pieces[i].is_over && l->pieces[i].node && k < f->whole.count;
-             k++)
-            if (strcmp(own_name(f, l->pieces[i].node), f->whole.shapes[k]->name) == 0) {
-                *number = l->pieces[i].number;
-                *node = (uint32_t)k;
-                return true;
-            }
+    for (size_t k = 0; k < f->whole.count; k++) {
+        const struct ms_lease_piece *over = find_by_node(f, l, k, true);
+
+        if (find_by_node(f, l, k, false) || (!over && !f->is_here))
+            continue;
+        *number = over ? over->number : MS_FLEET_NO_PIECE;
+        *node = (uint32_t)k;
+        return true;
+    }
     return false;
 }
 
-bool ms_fleet_is_whole(const struct ms_fleet *f, const char *key)
+bool ms_fleet_is_held(const struct ms_fleet *f, const char *key)
+{
+    const struct ms_lease *l = ms_lease_find(f, key);
+
+    return l && (l->is_held || l->asks);
+}
+
+bool ms_fleet_is_back(const struct ms_fleet *f, const char *key)
 {
     const struct ms_lease *l = ms_lease_find(f, key);
 
@@ -306,7 +334,7 @@ bool ms_fleet_is_whole(const struct ms_fleet *f, const char *key)
         const struct ms_node *n =
             l->pieces[i].node ? ms_node_find(f->head, l->pieces[i].node) : NULL;
 
-        if (l->pieces[i].is_over || !n || n->state != MS_NODE_READY)
+        if (!l->pieces[i].is_over && (!n || n->state != MS_NODE_READY))
             return false;
     }
     return l->count > 0;
@@ -497,6 +525,7 @@ init(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *err)
     f->address = address_of(h);
     if (!f->address)
         return ms_error_set(err, -ENOMEM, "out of memory");
+    f->is_here = table[at].is_here;
     f->o = table[at].open(f, l, err);
     return f->o ? 0 : -EIO;
 }

@@ -21,6 +21,8 @@
 #define MS_FLEET_CAUSE_NS (200 * MS_NS_PER_MS) /* for the cause of an end to be told */
 #define MS_FLEET_END_NS   (20 * MS_NS_PER_S)   /* for all to be given back at the end */
 
+#define MS_FLEET_NO_PIECE UINT32_MAX
+
 struct ms_fleet;
 struct ms_head;
 struct ms_head_lender;
@@ -42,13 +44,16 @@ bool ms_fleet_lends(const struct ms_fleet *f, const char *node);
 /* Give back all that this driver has. */
 void ms_fleet_driver_gone(struct ms_head *h, uint64_t driver);
 bool ms_fleet_has(const struct ms_fleet *f, uint64_t driver);
-/* Of a reservation of whole nodes: a piece that has ended, and which of the nodes it was. */
+/* Of a reservation of whole nodes: one that is not lent now, and its piece that has ended
+ * (MS_FLEET_NO_PIECE: it was given back already). */
 bool ms_fleet_find_lost(const struct ms_fleet *f,
                         const char *key,
                         uint32_t *number,
                         uint32_t *node);
-/* All of it is lent, and its nodes have joined. */
-bool ms_fleet_is_whole(const struct ms_fleet *f, const char *key);
+/* It is lent, or is being asked for. */
+bool ms_fleet_is_held(const struct ms_fleet *f, const char *key);
+/* It is lent, and those of its nodes that have not ended have joined. */
+bool ms_fleet_is_back(const struct ms_fleet *f, const char *key);
 /* Lend nothing on this node of ours any more. */
 void ms_fleet_avoid(struct ms_fleet *f, const char *node, const char *reason);
 /* Find out whether the orchestrator can be asked; ms_head_lender.on_silence says it when

@@ -44,6 +44,7 @@ struct ms_fleet {
     struct ms_orch_watch *watch; /* NULL: it is not known what there is */
     bool is_listing, is_probing;
     enum { MS_FLEET_UNKNOWN, MS_FLEET_ANSWERS, MS_FLEET_SILENT } hearing;
+    bool is_here; /* its nodes are on this machine, and have the names described */
     struct ms_list leases;
     struct ms_list asks; /* fleet_ask.c */
     struct ms_timer again, probe;

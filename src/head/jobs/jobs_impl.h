@@ -228,6 +228,8 @@ void ms_machines_finish(struct ms_hosted *job);
 void ms_machines_recover(struct ms_hosted *job);
 /* The names of its nodes that are there, NULL-terminated, malloc'd, borrowed texts. */
 const char **ms_machines_nodes(const struct ms_hosted *job);
+/* The same without those that the core avoids; all of them, if it avoids all. */
+const char **ms_machines_trusted(const struct ms_hosted *job);
 bool ms_machines_are_back(const struct ms_hosted *job);
 
 /* ---- spec.c ------------------------------------------------------------------------ */

@@ -49,6 +49,23 @@ const char **ms_machines_nodes(const struct ms_hosted *job)
     return names;
 }
 
+const char **ms_machines_trusted(const struct ms_hosted *job)
+{
+    const char **names = ms_machines_nodes(job);
+    size_t count = 0;
+
+    for (size_t i = 0; names && names[i]; i++)
+        count += !ms_job_core_avoids(job->core, names[i]);
+    if (count == 0)
+        return names;
+    count = 0;
+    for (size_t i = 0; names[i]; i++)
+        if (!ms_job_core_avoids(job->core, names[i]))
+            names[count++] = names[i];
+    names[count] = NULL;
+    return names;
+}
+
 static bool has_own_nodes(const struct ms_hosted *job)
 {
     ms_list_each (n, &head_of(job)->nodes, struct ms_node, link)
@@ -141,7 +158,19 @@ static struct ms_hosted *job_of(const struct mend *m)
     return m->jobs->is_ending ? NULL : ms_hosted_find(m->jobs, m->name);
 }
 
-static void on_mended(struct ms_head_op *op, void *arg)
+static struct mend *mend_create(struct ms_hosted *job, uint32_t node)
+{
+    struct mend *m = calloc(1, sizeof *m);
+
+    if (!m)
+        return NULL;
+    m->jobs = job->jobs;
+    m->node = node;
+    memcpy(m->name, job->name, sizeof m->name);
+    return m;
+}
+
+static void on_again(struct ms_head_op *op, void *arg)
 {
     struct mend *m = arg;
     struct ms_hosted *job = job_of(m);
@@ -149,53 +178,102 @@ static void on_mended(struct ms_head_op *op, void *arg)
 
     if (job) {
         job->is_mending = false;
-        if (ms_head_op_result(op, &why) == 0)
-            ms_hosted_note(job,
-                           MS_JOB_INFO,
-                           "node %s is there again",
-                           job->file.has_nodes ? job->file.nodes[m->node]->name
-                                               : "localhost");
+        if (ms_head_op_result(op, &why) < 0)
+            ms_hosted_note(job, MS_JOB_WARNING, "its machines: %s", why.text);
+        ms_timer_set(&job->jobs->recover, 0);
         ms_timer_set(&job->mend, MS_JOB_MEND_NS);
     }
     ms_head_op_unref(op);
     free(m);
 }
 
-static void on_given_back(struct ms_head_op *op, void *arg)
+/* All of what the head before had: it is the same, or if none of its nodes is left they are
+ * asked for anew. */
+static void begin_again(struct ms_hosted *job)
 {
     Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
     Muster__Reserve reserve = MUSTER__RESERVE__INIT;
     Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct mend *m = mend_create(job, 0);
+
+    fill_reserve(job, &pieces, &reserve, &r);
+    job->is_mending = m && ms_head_request_then(head_of(job), &r, on_again, m) != NULL;
+    if (!job->is_mending)
+        free(m);
+}
+
+/* Without any piece that lives there may be no reservation that one could be added to. */
+static void on_mended(struct ms_head_op *op, void *arg)
+{
+    struct mend *m = arg;
+    struct ms_hosted *job = job_of(m);
+    struct ms_error why = {0};
+    int rc = ms_head_op_result(op, &why);
+
+    if (job) {
+        job->is_mending = false;
+        if (rc == 0)
+            ms_hosted_note(job,
+                           MS_JOB_INFO,
+                           "node %s is there again",
+                           job->file.has_nodes ? job->file.nodes[m->node]->name
+                                               : "localhost");
+        else if (rc == -ENOENT)
+            begin_again(job);
+        ms_timer_set(&job->mend, MS_JOB_MEND_NS);
+    }
+    ms_head_op_unref(op);
+    free(m);
+}
+
+static bool ask_mend(struct ms_hosted *job, struct mend *m)
+{
+    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
+    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
+    Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    fill_reserve(job, &pieces, &reserve, &r);
+    reserve.more = reserve.one_node = true;
+    reserve.node = m->node;
+    return ms_head_request_then(head_of(job), &r, on_mended, m) != NULL;
+}
+
+/* If it was not, the timer tries again. */
+static void on_given_back(struct ms_head_op *op, void *arg)
+{
     struct mend *m = arg;
     struct ms_hosted *job = job_of(m);
 
     if (job) {
-        fill_reserve(job, &pieces, &reserve, &r);
-        reserve.more = reserve.one_node = true;
-        reserve.node = m->node;
+        job->is_mending = ms_head_op_result(op, NULL) == 0 && ask_mend(job, m);
+        ms_timer_set(&job->mend, MS_JOB_MEND_NS);
     }
-    if (!job || !ms_head_request_then(head_of(job), &r, on_mended, m))
+    if (!job || !job->is_mending)
         free(m);
     ms_head_op_unref(op);
 }
 
-static void begin_mend(struct ms_hosted *job, uint32_t number, uint32_t node)
+static bool give_back(struct ms_hosted *job, uint32_t number, struct mend *m)
 {
     Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
     Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
-    struct mend *m = calloc(1, sizeof *m);
 
-    if (!m)
-        return;
-    m->jobs = job->jobs;
-    m->node = node;
-    memcpy(m->name, job->name, sizeof m->name);
     release.key = job->key;
     release.numbers = &number;
     release.n_numbers = 1;
     r.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
     r.release_pieces = &release;
-    job->is_mending = ms_head_request_then(head_of(job), &r, on_given_back, m) != NULL;
+    return ms_head_request_then(head_of(job), &r, on_given_back, m) != NULL;
+}
+
+static void begin_mend(struct ms_hosted *job, uint32_t number, uint32_t node)
+{
+    struct mend *m = mend_create(job, node);
+
+    if (!m)
+        return;
+    job->is_mending =
+        number == MS_FLEET_NO_PIECE ? ask_mend(job, m) : give_back(job, number, m);
     if (!job->is_mending)
         free(m);
 }
@@ -215,8 +293,10 @@ static void on_mend(void *arg)
     if (v.stage == MS_JOB_STAGE_STOPPING || v.stage == MS_JOB_STAGE_SUSPENDING)
         return;
     ms_fleet_probe(job->fleet);
-    if (!job->is_recovering && v.can_ask &&
-        ms_fleet_find_lost(job->fleet, job->key, &number, &node))
+    if (!ms_fleet_is_held(job->fleet, job->key))
+        begin_again(job);
+    else if (!job->is_recovering && v.can_ask &&
+             ms_fleet_find_lost(job->fleet, job->key, &number, &node))
         begin_mend(job, number, node);
     ms_timer_set(&job->mend, MS_JOB_MEND_NS);
 }
@@ -295,30 +375,19 @@ void ms_act_release(struct ms_job_doing *d)
     ms_doing_ask(d, &m, on_released);
 }
 
-/* Where nothing is lent there is nobody to tell. */
+/* Nothing new is placed there (ms_machines_trusted). Who lends other machines is told; the
+ * nodes of `local` are all of this one. */
 void ms_act_avoid(struct ms_job_doing *d, const char *node, const char *reason)
 {
-    if (d->job->fleet && node)
+    if (d->job->fleet && node && strcmp(on_of(d->job), "local") != 0)
         ms_fleet_avoid(d->job->fleet, node, reason ? reason : "");
     ms_doing_done(d);
 }
 
 /* ---- after a restart of the head --------------------------------------------------- */
 
-static void on_recovered(struct ms_head_op *op, void *arg)
-{
-    struct ms_jobs *j = arg;
-
-    ms_head_op_unref(op);
-    if (!j->is_ending)
-        ms_timer_set(&j->recover, 0);
-}
-
 void ms_machines_recover(struct ms_hosted *job)
 {
-    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
-    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_error why = {0};
 
     if (!ms_job_core_view(job->core).is_held || job->is_on_ours ||
@@ -329,8 +398,7 @@ void ms_machines_recover(struct ms_hosted *job)
         ms_timer_set(&job->mend, MS_JOB_MEND_NS); /* and try again */
         return;
     }
-    fill_reserve(job, &pieces, &reserve, &m);
-    ms_head_request_then(head_of(job), &m, on_recovered, job->jobs);
+    begin_again(job);
     ms_timer_set(&job->mend, MS_JOB_MEND_NS);
 }
 
@@ -338,5 +406,5 @@ bool ms_machines_are_back(const struct ms_hosted *job)
 {
     if (!job->fleet)
         return job->is_on_ours || !ms_job_core_view(job->core).is_held;
-    return ms_fleet_is_whole(job->fleet, job->key);
+    return ms_fleet_is_back(job->fleet, job->key);
 }

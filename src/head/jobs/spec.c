@@ -134,7 +134,7 @@ static int set_context(struct made *m, const struct ms_hosted *job)
 
 static int set_scope(struct made *m, const struct ms_hosted *job)
 {
-    m->nodes = ms_machines_nodes(job);
+    m->nodes = ms_machines_trusted(job);
     if (!m->nodes)
         return -ENOMEM;
     muster__scope__init(&m->scope);

@@ -4,6 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Ranks that end so soon after each other were lost together. */
+#define SAME_LOSS_NS (10 * MS_NS_PER_S)
+/* A node that did nothing wrong for so long starts anew. */
+#define STRIKES_KEPT_NS (3600 * MS_NS_PER_S)
+
 /* ---- the reservation --------------------------------------------------------------- */
 
 static void ask(struct ms_job_core *c, uint32_t what, uint8_t held)
@@ -240,6 +245,15 @@ static void answer_check(struct ms_job_core *c, const struct ms_job_event *e)
 
 /* ---- nodes ------------------------------------------------------------------------- */
 
+/* All ranks of a node end with it: it was lost once. */
+static bool is_same_loss(const struct ms_job_core *c,
+                         const struct ms_core_node *n,
+                         enum ms_job_cause cause)
+{
+    return n->strikes > 0 && cause == MS_JOB_NODE_LOST && n->struck_by == cause &&
+           c->now_ns - n->struck_ns < SAME_LOSS_NS;
+}
+
 void ms_capacity_strike(struct ms_job_core *c,
                         const char *node,
                         enum ms_job_cause cause)
@@ -254,8 +268,22 @@ void ms_capacity_strike(struct ms_job_core *c,
         cause != MS_JOB_START_FAILED && cause != MS_JOB_HANG)
         return;
     n = find_node(c, node);
-    if (n && n->strikes < UINT16_MAX && ++n->strikes == c->spec.node_strikes_max)
+    if (!n || is_same_loss(c, n, cause))
+        return;
+    if (c->now_ns - n->struck_ns > STRIKES_KEPT_NS)
+        n->strikes = 0;
+    n->struck_ns = c->now_ns;
+    n->struck_by = (uint8_t)cause;
+    if (n->strikes < UINT16_MAX && ++n->strikes == c->spec.node_strikes_max)
         avoid(c, node, cause);
+}
+
+bool ms_job_core_avoids(const struct ms_job_core *c, const char *node)
+{
+    for (size_t i = 0; i < c->node_count; i++)
+        if (strcmp(c->nodes[i].name, node) == 0)
+            return c->nodes[i].avoid != MS_CORE_TRUSTED;
+    return false;
 }
 
 void ms_capacity_avoid(struct ms_job_core *c)

@@ -156,6 +156,8 @@ uint32_t ms_job_core_find_role(const struct ms_job_core *c, const char *name);
 struct ms_job_role_view ms_job_core_role(const struct ms_job_core *c, uint32_t role);
 struct ms_job_slot_view
 ms_job_core_slot(const struct ms_job_core *c, uint32_t role, uint32_t rank);
+/* It has decided to avoid this node. */
+bool ms_job_core_avoids(const struct ms_job_core *c, const char *node);
 /* Bytes that the core holds. */
 size_t ms_job_core_memory(const struct ms_job_core *c);
 

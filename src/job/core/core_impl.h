@@ -138,7 +138,9 @@ enum ms_core_avoid {
 struct ms_core_node {
     char name[MS_NAME_MAX + 1];
     uint8_t avoid, cause;
+    uint8_t struck_by; /* the cause of the last strike */
     uint16_t strikes;
+    int64_t struck_ns;
     uint64_t op;
 };
 

@@ -28,7 +28,9 @@ static void walk_node(struct ms_codec *k, struct ms_core_node *n)
     ms_codec_text(k, n->name, sizeof n->name);
     ms_codec_u8(k, &n->avoid, MS_CORE_AVOIDS - 1);
     ms_codec_u8(k, &n->cause, MS_JOB_CAUSES - 1);
+    ms_codec_u8(k, &n->struck_by, MS_JOB_CAUSES - 1);
     ms_codec_u16(k, &n->strikes);
+    ms_codec_i64(k, &n->struck_ns);
     ms_codec_u64(k, &n->op, UINT64_MAX);
 }
 

@@ -64,14 +64,17 @@ static Muster__LocalAgent *tell_agent(const struct part *p)
     return (Muster__LocalAgent *)ms_proto_copy(&m.base);
 }
 
+/* Its mark is that of the reservation: the gang that was asked for first may be gone. */
 static Muster__LocalGang *tell_gang(const struct gang *g)
 {
+    const struct ms_inventory_entry *r =
+        ms_inventory_find(&g->local->controller.inventory, g->key);
     Muster__LocalGang m = MUSTER__LOCAL_GANG__INIT, *out;
     bool is_good;
 
     m.key = (char *)(uintptr_t)g->key;
     m.first = g->first;
-    m.mark = g->mark;
+    m.mark = r ? (uint64_t)(uintptr_t)r->owner : g->mark;
     out = (Muster__LocalGang *)ms_proto_copy(&m.base);
     is_good = out != NULL;
     for (size_t i = 0; is_good && i < g->pieces.count; i++)
@@ -257,8 +260,7 @@ static int enter_pieces(struct gang *g)
 
     if (!r && !(r = ms_inventory_add(all, g->key)))
         return -ENOMEM;
-    if (g->first == 0)
-        r->owner = (void *)(uintptr_t)g->mark;
+    r->owner = (void *)(uintptr_t)g->mark;
     for (size_t i = 0; i < g->pieces.count && rc == 0; i++) {
         uint32_t number = g->first + (uint32_t)i;
 
