@@ -35,11 +35,95 @@ static bool is_lost(const struct ms_head *h, const struct ms_slot *slot)
     return !n || n->state == MS_NODE_GONE;
 }
 
+static bool is_named(const char *node, char *const *nodes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(nodes[i], node) == 0)
+            return true;
+    return false;
+}
+
+static bool is_elsewhere(const Muster__RestartWorkers *w, uint32_t rank)
+{
+    for (size_t i = 0; i < w->n_elsewhere; i++)
+        if (w->elsewhere[i] == rank)
+            return true;
+    return false;
+}
+
+/* It could stay, but is to go. Ranks of certain devices, or of several nodes, stay. */
+static bool is_unwanted_here(const struct ms_head_op *op, const struct ms_slot *slot)
+{
+    const Muster__RestartWorkers *w = what(op);
+    const struct ms_cluster *c = op->cluster;
+
+    if (c->spec->beside[0] || c->spec->place->n_devices || c->spec->place->n_seats ||
+        c->placed->ranks[slot->rank]->n_pieces != 1)
+        return false;
+    return is_elsewhere(w, slot->rank) ||
+           (w->n_nodes && !is_named(slot->node, w->nodes, w->n_nodes));
+}
+
+/* The nodes on which it may be now; malloc'd. NULL: out of memory. */
+static char **
+nodes_for(const struct ms_head_op *op, const struct ms_slot *slot, Muster__Scope *scope)
+{
+    const Muster__RestartWorkers *w = what(op);
+    size_t before = scope->n_nodes;
+    char **all = w->n_nodes ? w->nodes : scope->nodes;
+    size_t count = w->n_nodes ? w->n_nodes : before;
+    char **names = calloc(count + 1, sizeof *names);
+
+    scope->n_nodes = 0;
+    for (size_t i = 0; names && i < count; i++)
+        if (!is_elsewhere(w, slot->rank) || strcmp(all[i], slot->node) != 0)
+            names[scope->n_nodes++] = all[i];
+    scope->nodes = names;
+    return names;
+}
+
+static int move_to(struct ms_head_op *op,
+                   struct ms_slot *slot,
+                   const Muster__PlaceCluster *request);
+
+/* Away from its node, which is there, if it can; else it stays. */
+static int move_away(struct ms_head_op *op, struct ms_slot *slot)
+{
+    Muster__PlaceCluster request = *op->cluster->spec->place;
+    Muster__Scope scope = MUSTER__SCOPE__INIT;
+    char **names;
+    int rc;
+
+    if (request.scope)
+        scope = *request.scope;
+    names = nodes_for(op, slot, &scope);
+    if (!names)
+        return -ENOMEM;
+    request.scope = &scope;
+    rc = scope.n_nodes ? move_to(op, slot, &request) : -ENOSPC;
+    free(names);
+    if (rc == 0 || !is_elsewhere(what(op), slot->rank))
+        return rc;
+    op->error = (struct ms_error){0};
+    ms_buf_finish(&op->table);
+    ms_buf_init(&op->table);
+    return 0;
+}
+
 /* Its node is gone: what was asked is placed anew. */
 static int move(struct ms_head_op *op, struct ms_slot *slot)
 {
+    if (what(op)->n_nodes && is_unwanted_here(op, slot))
+        return move_away(op, slot);
+    return move_to(op, slot, op->cluster->spec->place);
+}
+
+static int move_to(struct ms_head_op *op,
+                   struct ms_slot *slot,
+                   const Muster__PlaceCluster *request)
+{
     struct ms_cluster *c = op->cluster;
-    const struct ms_place_claim claim = {.request = c->spec->place,
+    const struct ms_place_claim claim = {.request = request,
                                          .cluster = c->name,
                                          .driver = c->driver,
                                          .first = slot->rank,
@@ -58,8 +142,12 @@ static int move(struct ms_head_op *op, struct ms_slot *slot)
                             slot->node);
     rc = ms_place_claim(op->head, &claim, &placed, &op->table, &op->error);
     if (rc < 0)
-        return ms_error_wrap(
-            &op->error, "%s/%u: node %s is gone", c->name, slot->rank, slot->node);
+        return ms_error_wrap(&op->error,
+                             is_lost(op->head, slot) ? "%s/%u: node %s is gone"
+                                                     : "%s/%u: away from node %s",
+                             c->name,
+                             slot->rank,
+                             slot->node);
     place = placed->ranks[0];
     rc = ms_slot_move(slot,
                       place->pieces[0]->node,
@@ -83,8 +171,8 @@ static int move_all(struct ms_head_op *op)
 
     for (struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));)
-        if (is_lost(op->head, s)) {
-            rc = move(op, s);
+        if (is_lost(op->head, s) || is_unwanted_here(op, s)) {
+            rc = is_lost(op->head, s) ? move(op, s) : move_away(op, s);
             has_moved = true;
         }
     if (rc == 0 && has_moved)
@@ -125,6 +213,10 @@ static void old_are_gone(struct ms_head_op *op)
 
     if (!ms_change_is_unwanted(op) && ms_ending_left(op) > 0)
         ms_ending_late(op);
+    if (what(op)->end_only) {
+        ms_change_finish(op);
+        return;
+    }
     if (!op->error.code)
         rc = move_all(op);
     master = op->cluster->master;
@@ -137,11 +229,13 @@ static void old_are_gone(struct ms_head_op *op)
 }
 
 /* Calls to them fail with this reason. */
-static void say_why(struct ms_slot *slot)
+static void say_why(struct ms_slot *slot, bool is_end)
 {
     if (!ms_slot_is_live(slot) || slot->now.why)
         return;
-    slot->now.why = strdup("it was ended by a restart: another one takes its place");
+    slot->now.why =
+        strdup(is_end ? "it was ended, and nothing takes its place"
+                      : "it was ended by a restart: another one takes its place");
 }
 
 static struct ms_cluster *find(struct ms_head_op *op)
@@ -176,6 +270,6 @@ int ms_head_restart_run(struct ms_head_op *op)
     for (size_t i = 0; i < w->n_ranks; i++)
         c->slots[w->ranks[i]].is_changing = true;
     ms_changing_each (s, c)
-        say_why(s);
+        say_why(s, w->end_only);
     return ms_ending_begin(op, false, ms_head_grace(w->grace_ns), old_are_gone);
 }

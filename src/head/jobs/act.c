@@ -14,7 +14,7 @@ static void doing_destroy(struct ms_job_doing *d)
 {
     ms_list_remove(&d->link);
     ms_timer_finish(&d->timer);
-    free(d->ranks);
+    free(d->ranks); /* and the others, behind them */
     free(d);
 }
 
@@ -146,7 +146,7 @@ static void (*const acts[MS_JOB_ACTION_WHATS])(struct ms_job_doing *d) = {
     [MS_JOB_DO_DRAIN] = ms_act_drain,
     [MS_JOB_DO_DESTROY] = ms_act_destroy,
     [MS_JOB_DO_DUMP_STACKS] = ms_act_dump_stacks,
-    [MS_JOB_DO_END_STRAYS] = act_nothing, /* the registry has one process for a rank */
+    [MS_JOB_DO_END_STRAYS] = ms_act_end_strays,
     [MS_JOB_DO_START_DRIVER] = ms_act_start_driver,
     [MS_JOB_DO_STOP_DRIVER] = ms_act_stop_driver,
 };
@@ -165,13 +165,20 @@ static struct ms_job_doing *begin(struct ms_hosted *job, const struct ms_job_act
                                .memory = a->memory,
                                .id = a->id};
     ms_list_init(&d->link);
-    d->ranks = calloc(a->rank_count + 1, sizeof *d->ranks);
+    d->ranks = calloc(3 * a->rank_count + 1, sizeof *d->ranks);
     if (!d->ranks) {
         free(d);
         return NULL;
     }
-    for (size_t i = 0; i < a->rank_count; i++)
-        d->ranks[d->rank_count++] = a->ranks[i].rank;
+    d->ends = d->ranks + a->rank_count;
+    d->elsewhere = d->ends + a->rank_count;
+    d->rank_count = a->rank_count;
+    for (size_t i = 0; i < a->rank_count; i++) {
+        d->ranks[i] = a->ranks[i].rank;
+        d->ends[i] = a->ranks[i].incarnation;
+        if (a->ranks[i].flags & MS_JOB_ELSEWHERE)
+            d->elsewhere[d->elsewhere_count++] = a->ranks[i].rank;
+    }
     ms_list_add_tail(&job->actions, &d->link);
     return d;
 }

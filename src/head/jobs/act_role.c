@@ -364,6 +364,7 @@ void ms_act_start_driver(struct ms_job_doing *d)
 
 static void ask_restart(struct ms_job_doing *d)
 {
+    MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_trusted(d->job);
     Muster__RestartWorkers restart = MUSTER__RESTART_WORKERS__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     char name[MS_NAME_MAX + 1];
@@ -372,6 +373,10 @@ static void ask_restart(struct ms_job_doing *d)
     restart.cluster = name;
     restart.ranks = d->ranks;
     restart.n_ranks = d->rank_count;
+    restart.elsewhere = d->elsewhere;
+    restart.n_elsewhere = d->elsewhere_count;
+    restart.nodes = ms_field_strings(nodes);
+    restart.n_nodes = ms_field_count(nodes);
     restart.grace_ns = (uint64_t)GRACE_NS;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTART;
     m.restart = &restart;
@@ -453,4 +458,46 @@ void ms_act_resize(struct ms_job_doing *d)
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
     m.resize = &resize;
     ms_doing_ask(d, &m, on_resized);
+}
+
+/* ---- what was given up ------------------------------------------------------------- */
+
+/* Of these ranks those whose process still lives, and is none that came later. */
+static void keep_living(struct ms_job_doing *d, const struct ms_cluster *c)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < d->rank_count; i++) {
+        uint32_t rank = d->ranks[i];
+
+        if (rank < c->count && ms_slot_is_live(&c->slots[rank]) &&
+            ms_hosted_incarnation(d->job, d->role, c->slots[rank].now.uid) <=
+                d->ends[i])
+            d->ranks[count++] = rank;
+    }
+    d->rank_count = count;
+}
+
+void ms_act_end_strays(struct ms_job_doing *d)
+{
+    Muster__RestartWorkers end = MUSTER__RESTART_WORKERS__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    const struct ms_cluster *c = cluster_of(d);
+    char name[MS_NAME_MAX + 1];
+
+    if (c)
+        keep_living(d, c);
+    if (!c || d->rank_count == 0) {
+        ms_doing_done(d);
+        return;
+    }
+    ms_hosted_cluster(d->job, d->role, name);
+    end.cluster = name;
+    end.ranks = d->ranks;
+    end.n_ranks = d->rank_count;
+    end.grace_ns = (uint64_t)GRACE_NS;
+    end.end_only = true;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTART;
+    m.restart = &end;
+    ms_doing_ask(d, &m, on_destroyed);
 }

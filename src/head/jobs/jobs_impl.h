@@ -148,7 +148,10 @@ struct ms_job_doing {
     uint32_t fits; /* of those that did not: what is told of NO_ROOM */
     uint64_t id;
     uint32_t *ranks;
+    uint32_t *ends; /* of each: this incarnation and older ones are to end */
     size_t rank_count;
+    uint32_t *elsewhere; /* those that are not to be where they were */
+    size_t elsewhere_count;
     struct ms_head_op *op; /* the last that has been answered */
     bool is_asked;         /* another one is under way */
     struct ms_timer timer; /* drain.c */
@@ -183,6 +186,7 @@ void ms_act_replace(struct ms_job_doing *d);
 void ms_act_restart(struct ms_job_doing *d);
 void ms_act_resize(struct ms_job_doing *d);
 void ms_act_destroy(struct ms_job_doing *d);
+void ms_act_end_strays(struct ms_job_doing *d);
 void ms_act_start_driver(struct ms_job_doing *d);
 void ms_act_stop_driver(struct ms_job_doing *d);
 /* Of a rank whose process this is now; 0: not known. */
