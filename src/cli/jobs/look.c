@@ -238,7 +238,8 @@ static void print_event(const Muster__JobEvent *e)
     printf("%s.%03u  ", when, (unsigned)(e->time_ns / 1000000 % 1000));
     if (style)
         ms_out_style(style);
-    fputs(who, stdout);
+    if (!strstr(e->text, e->role)) /* the text names it as a rule */
+        fputs(who, stdout);
     for (const char *c = e->text; *c; c++) {
         putchar(*c == '\n' || (unsigned char)*c >= ' ' ? *c : '?');
         if (*c == '\n')

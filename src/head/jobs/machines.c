@@ -212,14 +212,16 @@ static void on_mended(struct ms_head_op *op, void *arg)
 
     if (job) {
         job->is_mending = false;
-        if (rc == 0)
+        if (rc == 0) {
             ms_hosted_note(job,
                            MS_JOB_INFO,
                            "node %s is there again",
                            job->file.has_nodes ? job->file.nodes[m->node]->name
                                                : "localhost");
-        else if (rc == -ENOENT)
+            ms_hosted_feed(job, &(struct ms_job_event){.what = MS_JOB_ROOM});
+        } else if (rc == -ENOENT) {
             begin_again(job);
+        }
         ms_timer_set(&job->mend, MS_JOB_MEND_NS);
     }
     ms_head_op_unref(op);

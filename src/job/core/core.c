@@ -286,6 +286,13 @@ static void take_can_ask(struct ms_job_core *c, const struct ms_job_event *e)
            (long long)(away_ns / MS_NS_PER_S));
 }
 
+static void take_room(struct ms_job_core *c, const struct ms_job_event *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < c->spec.role_count; i++)
+        ms_role_try_now(c, &c->roles[i]);
+}
+
 static void take_tick(struct ms_job_core *c, const struct ms_job_event *e)
 {
     (void)c;
@@ -306,6 +313,7 @@ static void (*const takes[MS_JOB_EVENT_WHATS])(struct ms_job_core *,
     [MS_JOB_CAN_ASK] = take_can_ask,
     [MS_JOB_RECOVERED] = ms_take_recovered,
     [MS_JOB_FOUND] = ms_take_found,
+    [MS_JOB_ROOM] = take_room,
     [MS_JOB_TICK] = take_tick,
     [MS_JOB_STOP] = ms_take_stop,
     [MS_JOB_SUSPEND] = ms_take_suspend,

@@ -288,6 +288,8 @@ uint32_t ms_role_kept(const struct ms_core_role *r);
 /* No more of it in the next action than there is room for, a multiple of its unit. */
 uint32_t ms_role_count(const struct ms_core_role *r);
 
+/* There may be room now for what has waited for it. */
+void ms_role_try_now(const struct ms_job_core *c, struct ms_core_role *r);
 /* Find slot_retry_ns again. */
 void ms_role_look_for_retry(struct ms_core_role *r);
 
@@ -299,6 +301,8 @@ void ms_role_answer(struct ms_job_core *c,
 
 /* ---- decide.c ---------------------------------------------------------------------- */
 
+/* "now" or "in 1.5 s". */
+const char *ms_text_after(char out[32], int64_t ns);
 /* A process of a slot has ended; nothing happens if it is not the current one. */
 void ms_slot_ended(struct ms_job_core *c,
                    struct ms_core_role *r,

@@ -75,7 +75,7 @@ static const char *counted(char out[48],
     return out;
 }
 
-static const char *after(char out[32], int64_t ns)
+const char *ms_text_after(char out[32], int64_t ns)
 {
     if (ns <= 0)
         snprintf(out, 32, "now");
@@ -108,7 +108,7 @@ static void say_ended(struct ms_job_core *c,
            how,
            p->node ? " on " : "",
            p->node ? p->node : "",
-           text ? ": " : "",
+           text && text[0] ? ": " : "",
            text ? text : "");
 }
 
@@ -336,7 +336,7 @@ static void decide_role(struct ms_job_core *c, struct ms_core_role *r)
            "%s %s restarts %s because of %s/%u: %s (%s)",
            is_job ? "job" : "role",
            is_job ? c->spec.name : r->spec->name,
-           after(when, wait_ns),
+           ms_text_after(when, wait_ns),
            r->spec->name,
            rank,
            ms_job_cause_name(cause),
@@ -426,7 +426,7 @@ again(struct ms_job_core *c, struct ms_core_role *r, uint32_t rank, bool is_said
                r->spec->name,
                rank,
                s->flags & MS_CORE_ELSEWHERE ? "elsewhere " : "",
-               after(when, wait_ns),
+               ms_text_after(when, wait_ns),
                counted(count, s->spent, r->spec->budget, s->cause));
 }
 
@@ -517,6 +517,6 @@ void ms_role_failed(struct ms_job_core *c,
            ms_job_cause_name(cause),
            r->text[0] ? ": " : "",
            r->text,
-           after(when, wait_ns),
+           ms_text_after(when, wait_ns),
            counted(count, r->spent, r->spec->budget, cause));
 }

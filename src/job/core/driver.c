@@ -154,6 +154,7 @@ failed(struct ms_job_core *c, const struct ms_job_report *p, const char *text)
     bool is_pardoned = p->cause == MS_JOB_APPLICATION && c->driver.pardoned_ns &&
                        c->now_ns <= c->driver.pardoned_ns;
     int64_t wait_ns;
+    char when[32];
 
     if (!is_pardoned && is_the_end(c, p, text)) {
         idle(c, 0);
@@ -169,14 +170,14 @@ failed(struct ms_job_core *c, const struct ms_job_report *p, const char *text)
            MS_JOB_DRIVER,
            0,
            p->cause,
-           "the driver ended: %s, %s %d%s%s; it starts again in %.1f s%s",
+           "the driver ended: %s, %s %d; it starts again %s%s%s%s",
            ms_job_cause_name(p->cause),
            p->signaled ? "signal" : "exit code",
            p->code,
-           text ? ": " : "",
-           text ? text : "",
-           (double)wait_ns / (double)MS_NS_PER_S,
-           is_pardoned ? ", not counted: a role failed just before" : "");
+           ms_text_after(when, wait_ns),
+           is_pardoned ? ", not counted: a role failed just before" : "",
+           text && text[0] ? ". Its last lines:\n" : "",
+           text ? text : "");
 }
 
 void ms_driver_ended(struct ms_job_core *c,

@@ -23,6 +23,7 @@ const char *ms_job_event_name(uint32_t what)
         [MS_JOB_CAN_ASK] = "can ask",
         [MS_JOB_RECOVERED] = "recovered",
         [MS_JOB_FOUND] = "found",
+        [MS_JOB_ROOM] = "room",
         [MS_JOB_TICK] = "tick",
         [MS_JOB_STOP] = "stop",
         [MS_JOB_SUSPEND] = "suspend",

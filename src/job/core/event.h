@@ -45,6 +45,7 @@ enum ms_job_event_what {
     MS_JOB_CAN_ASK,    /* it can again */
     MS_JOB_RECOVERED, /* the controller was restarted; reports: what was found; flags */
     MS_JOB_FOUND,     /* reports: what is found later of what was unknown */
+    MS_JOB_ROOM,      /* a machine has come: what waits for room is tried at once */
     MS_JOB_TICK,
 
     /* What people want. */

@@ -151,6 +151,21 @@ void ms_role_look_for_retry(struct ms_core_role *r)
         r->slot_retry_ns = r->slots[i].retry_ns;
 }
 
+void ms_role_try_now(const struct ms_job_core *c, struct ms_core_role *r)
+{
+    if (r->waits == 0)
+        return;
+    if (r->retry_ns > c->now_ns)
+        r->retry_ns = c->now_ns;
+    if (r->scale_retry_ns > c->now_ns)
+        r->scale_retry_ns = c->now_ns;
+    MS_EACH_BUSY(r, i)
+    if (r->slots[i].state == MS_JOB_SLOT_WAITING && r->slots[i].flags & MS_CORE_FREE &&
+        r->slots[i].retry_ns > c->now_ns)
+        r->slots[i].retry_ns = c->now_ns;
+    ms_role_look_for_retry(r);
+}
+
 /* All that are due, by one action. */
 static void replace(struct ms_job_core *c, struct ms_core_role *r)
 {

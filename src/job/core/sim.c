@@ -276,7 +276,9 @@ static void ask_for_something(struct sim *s)
         e.what = MS_JOB_RESUME;
         break;
     case 4:
-        e.what = sim_roll(s, 16) ? MS_JOB_TICK : MS_JOB_DELETE;
+        e.what = sim_roll(s, 2)    ? MS_JOB_ROOM
+                 : sim_roll(s, 16) ? MS_JOB_TICK
+                                   : MS_JOB_DELETE;
         break;
     case 5:
         e.what = MS_JOB_RESTART;
