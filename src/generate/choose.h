@@ -12,8 +12,14 @@
 
 #include "generate/state.h"
 
+/* What one choice may cost: replicas and requests that its simulations look at, of 2 to 3 ns
+ * each. Counted, not timed, so that a replay chooses the same. Of a step that would take more
+ * a part is simulated that stands for it. */
+#define MS_CHOOSE_WORK_MAX UINT64_C(40000000)
+
 /* Simulate the candidates for what is queued now and set `s->choice`. Does nothing while
- * it is not known how long steps take, or where nothing would wait. */
+ * it is not known how long steps take, where nothing would wait, or where even a part of the
+ * step takes too much work. */
 void ms_choose(struct ms_scheduler *s);
 
 /* It was made for this step: not long after the step should have ended. */

@@ -1,6 +1,7 @@
 /* The order of a step is the one that does best in simulation; in slices, running requests
  * make way for those that could take longer. */
 #include "generate/choose.h"
+#include "generate/choose_sim.h"
 #include "generate/test_rig.h"
 
 #include <math.h>
@@ -85,6 +86,98 @@ static void test_same_state_same_choice(void **state)
     assert_true(one.s->choice.expected_ns - two.s->choice.expected_ns == 0);
 }
 
+/* A step of prompts of which all is known, more than its places. */
+static void
+begin_large(struct rig *r, uint32_t replicas, uint32_t slots, uint64_t groups)
+{
+    show_lengths(r, true);
+    for (uint32_t i = 0; i < replicas; i++) {
+        up(r, i, slots);
+        show_steps(r, i);
+    }
+    for (uint64_t id = 1; id <= groups; id++)
+        EVENT(r,
+              MS_SUBMIT,
+              .id = id,
+              .key = id % PROMPTS + 1,
+              .samples = SAMPLES,
+              .prompt = 512,
+              .max_new = 16384,
+              .replica = MS_NOWHERE);
+    EVENT(r, MS_TICK);
+}
+
+/* How long its tokens take if all places are always taken. */
+static double tokens_ns(const struct rig *r, uint32_t replicas, uint32_t slots)
+{
+    double tokens = 0, count = (double)r->s->group_count * SAMPLES;
+
+    for (size_t i = 0; i < r->s->group_count; i++)
+        tokens += SAMPLES * (double)r->s->groups[i].expected;
+    return (tokens * (8e6 / slots + 6e4) + 2e4 * 512 * count) / replicas;
+}
+
+/* What a choice takes is bounded for steps of any size, and a part stands for the whole: the
+ * step that is expected is as long as its tokens take. */
+static void test_a_large_step_is_chosen_by_a_part(void **state)
+{
+    static const struct {
+        uint32_t replicas, slots;
+        uint64_t groups;
+    } steps[] = {{8, 32, 200}, {32, 64, 5000}, {63, 100, 12500}, {1001, 8, 12500}};
+
+    (void)state;
+    for (size_t i = 0; i < MS_COUNT(steps); i++) {
+        uint32_t replicas = steps[i].replicas, slots = steps[i].slots;
+        RIG(r, .policy = &ms_policy_auto, .seed = 1, .rebalance_ns = S(2));
+        double expected_ns;
+
+        begin_large(&r, replicas, slots, steps[i].groups);
+        expected_ns = r.s->choice.expected_ns;
+        assert_int_equal(r.s->choice.order, MS_ORDER_LONGEST);
+        assert_true(r.s->choice.work > 0);
+        assert_true(r.s->choice.work < MS_CHOOSE_WORK_MAX / 100 * 101);
+        assert_true(fabs(expected_ns / tokens_ns(&r, replicas, slots) - 1) < 0.2);
+    }
+}
+
+/* Where even one draw takes too much the usual order applies. */
+static void test_work_ends(void **state)
+{
+    enum { N = 1000, PLACES = 8 };
+    static struct ms_choose_item items[N];
+    static struct ms_choose_wait queue[N], yielded[PLACES];
+    struct ms_choose_run runs[PLACES];
+    struct ms_choose_replica replicas[1];
+    struct ms_choose_yield yields[PLACES];
+    struct ms_choose c = {.items = items,
+                          .n = N,
+                          .replica_count = 1,
+                          .slots = PLACES,
+                          .a = 1e6,
+                          .kv_max = INFINITY,
+                          .order = MS_ORDER_LONGEST,
+                          .queue = queue,
+                          .replicas = replicas,
+                          .runs = runs,
+                          .yields = yields,
+                          .yielded = yielded};
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        items[i] = (struct ms_choose_item){.mean = 100, .worst = 100, .draw = {100}};
+    for (uint64_t most = 0; most < 5 * N; most += N) {
+        c.work = 0;
+        c.work_max = most;
+        assert_true(isinf(ms_choose_run_ns(&c)));
+        assert_true(c.work <= most + N + MS_CHOOSE_EVENT_WORK + 2);
+    }
+    c.work = 0;
+    c.work_max = UINT64_MAX;
+    assert_true(fabs(ms_choose_run_ns(&c) / (N / PLACES * 100 * 1e6) - 1) < 1e-6);
+    assert_in_range(c.work, N * MS_CHOOSE_EVENT_WORK, 25 * N);
+}
+
 static void test_nothing_is_chosen_in_the_dark(void **state)
 {
     RIG(r, .policy = &ms_policy_auto, .seed = 1);
@@ -140,6 +233,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_known_decides),
         cmocka_unit_test(test_same_state_same_choice),
+        cmocka_unit_test(test_a_large_step_is_chosen_by_a_part),
+        cmocka_unit_test(test_work_ends),
         cmocka_unit_test(test_nothing_is_chosen_in_the_dark),
         cmocka_unit_test(test_slices),
     };

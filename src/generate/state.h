@@ -124,6 +124,7 @@ struct ms_choice {
     double slice;       /* tokens; 0: not sliced */
     int64_t began_ns;   /* when it was made */
     double expected_ns; /* of the whole step, by the simulation */
+    uint64_t work;      /* that the choice took; at most about MS_CHOOSE_WORK_MAX */
 };
 
 struct ms_scheduler {
