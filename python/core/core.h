@@ -45,6 +45,8 @@ void core_object_free(PyObject *self);
 
 /* Raise `core_error` (or OSError's cousin) with the text; returns NULL. */
 PyObject *core_raise(const struct ms_error *err);
+/* jobs.c */
+PyObject *core_ask_jobs(PyObject *self, PyObject *args);
 /* PyErr_Format and PyErr_NoMemory for functions that return -1 with an exception set. */
 int core_fail(PyObject *type, const char *format, ...);
 int core_no_memory(void);

@@ -752,6 +752,9 @@ def store_node() -> tuple[int, int] | None:
 def store_stats(with_objects: bool, /) -> Message:
     """A StoreStats; with the oldest objects too, if that is wanted."""
 
+def ask_jobs(verb: str, fields: dict[str, Any], timeout: float, /) -> str:
+    """Ask the head that hosts this user's jobs once; JSON, as the program prints it."""
+
 def check_engine_name(name: str) -> None: ...
 def store_warning() -> str: ...
 def store_copied() -> int: ...

@@ -1,40 +1,29 @@
 """Jobs that a head hosts: what `muster submit`, `wait`, `events`, ... do, from Python.
 
-Each function runs the program's command of the same name with --json, so the head is the one
-that the command finds: MUSTER_ADDRESS, or this user's daemon; `submit` starts one where there
-is none. No session is needed.
+The head is the one that the commands find: MUSTER_ADDRESS, or this user's daemon. It is asked
+directly, and no session is needed. `submit` is the program's command, which starts a head where
+there is none.
 """
 
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from muster import _core
 from muster._session.programs import find_executable
 from muster.errors import MusterError
 
 __all__ = ["Job", "get", "jobs", "submit"]
 
-
-def _command(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [find_executable(), *args, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+_ANSWER_S = 20.0
+_WAIT_S = 1.0  # of one question: Ctrl-C is seen after it
 
 
-def _ask(*args: str) -> Any:
-    done = _command(*args)
-    try:
-        said = json.loads(done.stdout)
-    except ValueError:
-        raise MusterError(done.stderr.strip() or f"muster {args[0]} failed") from None
-    if done.returncode and "error" in said:
-        raise MusterError(said["error"]["message"])
-    return said
+def _ask(verb: str, **fields: Any) -> Any:
+    return json.loads(_core.ask_jobs(verb, fields, _ANSWER_S))
 
 
 class Job:
@@ -48,59 +37,71 @@ class Job:
 
     def status(self) -> dict[str, Any]:
         """What `muster get job/NAME --json` says."""
-        found: dict[str, Any] = _ask("get", f"job/{self.name}")
+        found: dict[str, Any] = _ask("get_job", name=self.name)
         return found
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, when it is over. TimeoutError: it is not."""
-        limit = [] if timeout is None else ["--timeout", str(max(1, round(timeout)))]
-        done = _command("wait", self.name, *limit)
-        said = json.loads(done.stdout) if done.stdout.strip() else {}
-        if said.get("is_over"):
-            return int(said["code"])
-        if timeout is not None and not self.status()["is_over"]:
-            raise TimeoutError(f"job {self.name!r} is not over after {timeout} s")
-        raise MusterError(
-            done.stderr.strip() or f"job {self.name!r} cannot be waited for"
-        )
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _WAIT_S if until is None else min(_WAIT_S, until - time.monotonic())
+            wait_ns = max(1, _core.ns(left))
+            job = _ask("wait_job", name=self.name, wait_ns=wait_ns)
+            if job["is_over"]:
+                return int(job["code"])
+            if left <= 0:
+                raise TimeoutError(
+                    f"job {self.name!r} is {job['stage']} after {timeout} s"
+                )
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """What happened so far, and why."""
-        done = _command("events", self.name)
-        if done.returncode:
-            raise MusterError(done.stderr.strip() or done.stdout.strip())
-        for line in done.stdout.splitlines():
-            yield json.loads(line)
+    def events(self, follow: bool = False) -> Iterator[dict[str, Any]]:
+        """What happened so far, and why; with `follow` also what happens until its end."""
+        after, is_over = 0, False
+        wait_ns = _core.ns(_WAIT_S) if follow else 0
+        while not is_over:
+            found = _ask("job_events", name=self.name, after=after, wait_ns=wait_ns)
+            yield from found["events"]
+            is_over = found["is_over"] or not (follow or found["events"])
+            if found["events"]:
+                after = found["events"][-1]["number"]
 
     def scale(self, role: str, count: int) -> None:
-        _ask("scale", self.name, f"{role}={count}")
+        _ask("scale_job", name=self.name, role=role, count=count)
 
     def restart(self, role: str | None = None, rank: int | None = None) -> None:
         """A rank, a role, the driver (role "driver"), or all of it."""
-        parts = (
-            [self.name]
-            + ([role] if role else [])
-            + ([] if rank is None else [str(rank)])
-        )
-        _ask("restart", "/".join(parts))
+        fields = {} if rank is None else {"one_rank": True, "rank": rank}
+        _ask("restart_job", name=self.name, role=role or "", **fields)
 
     def suspend(self) -> None:
-        _ask("suspend", self.name)
+        _ask("suspend_job", name=self.name)
 
     def resume(self) -> None:
-        _ask("resume", self.name)
+        _ask("resume_job", name=self.name)
 
     def stop(self) -> None:
-        _ask("stop", "job", self.name)
+        _ask("stop_job", name=self.name)
 
     def delete(self) -> None:
         """End it if it runs, and forget it."""
-        _ask("delete", self.name)
+        _ask("delete_job", name=self.name)
 
 
 def submit(file: str | os.PathLike[str], name: str | None = None) -> Job:
     """Have a job hosted; it runs in this folder, with this environment."""
-    said = _ask("submit", os.fspath(file), *(["--name", name] if name else []))
+    command = [find_executable(), "submit", os.fspath(file), "--json"]
+    done = subprocess.run(
+        [*command, *(["--name", name] if name else [])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        raise MusterError(done.stderr.strip() or "muster submit failed") from None
+    if done.returncode:
+        raise MusterError(said["error"]["message"])
     return Job(said["name"])
 
 
@@ -113,4 +114,4 @@ def get(name: str) -> Job:
 
 def jobs() -> list[Job]:
     """All that the head has."""
-    return [Job(one["name"]) for one in _ask("list", "jobs")]
+    return [Job(one["name"]) for one in _ask("list_jobs")["jobs"]]

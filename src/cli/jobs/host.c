@@ -3,8 +3,6 @@
 #include "base/clock.h"
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
-#include "wire/client/blocking_call.h"
-#include "wire/frame.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,34 +11,6 @@
 /* How long a head that is being started again may take. */
 #define BACK_NS (30 * MS_NS_PER_S)
 #define LOOK_NS (100 * MS_NS_PER_MS)
-
-/* The one called `jobs`, or the only daemon. NULL: neither. */
-static const struct ms_session *find_daemon(const struct ms_sessions *all)
-{
-    const struct ms_session *only = NULL;
-    size_t count = 0;
-
-    for (size_t i = 0; i < all->count; i++) {
-        const struct ms_session *s = &all->all[i];
-
-        if (!s->alive || !s->is_daemon)
-            continue;
-        if (strcmp(s->name, MS_JOBS_SESSION) == 0)
-            return s;
-        only = s;
-        count++;
-    }
-    return count == 1 ? only : NULL;
-}
-
-/* One whose supervisor is about to start it again, if any: worth waiting for. */
-static bool is_coming(const struct ms_sessions *all)
-{
-    for (size_t i = 0; i < all->count; i++)
-        if (strcmp(all->all[i].name, MS_JOBS_SESSION) == 0 && !all->all[i].alive)
-            return true;
-    return false;
-}
 
 static enum ms_exit
 find_named(struct ms_target *t, const struct ms_cli *cli, char *name)
@@ -62,8 +32,7 @@ static int look(const struct ms_cli *cli, char name[MS_NAME_MAX + 1], bool *comi
 
     if (ms_sessions_init(&all, cli))
         return -EIO;
-    s = find_daemon(&all);
-    *coming = is_coming(&all);
+    s = ms_jobs_session(all.all, all.count, coming);
     if (!s)
         return -ENOENT;
     memcpy(name, s->name, MS_NAME_MAX + 1);
@@ -137,27 +106,7 @@ int ms_jobs_try(const struct ms_target *t,
                 ProtobufCMessage **answer,
                 struct ms_error *err)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
-    size_t len = 0;
-    int rc = ms_target_pack(what, want, &packed);
-
-    if (rc < 0)
-        return ms_error_set(err, rc, "out of memory");
-    rc = ms_blocking_call(t->address,
-                          t->secret,
-                          MS_OP_ASK,
-                          packed.data,
-                          packed.len,
-                          timeout_ns,
-                          &reply,
-                          &len,
-                          err);
-    if (rc == 0)
-        rc = ms_target_read(what, reply, len, answer);
-    if (rc == -EPROTO)
-        ms_error_set(err, rc, "its answer cannot be read: another version of Muster?");
-    return rc;
+    return ms_jobs_head_try(t->address, t->secret, what, want, timeout_ns, answer, err);
 }
 
 enum ms_exit ms_jobs_fail(const struct ms_target *t, int rc, const struct ms_error *err)
@@ -175,23 +124,14 @@ enum ms_exit ms_jobs_fail(const struct ms_target *t, int rc, const struct ms_err
                        err->text);
 }
 
-/* A head that is being started again is waited for. */
 enum ms_exit ms_jobs_ask(const struct ms_target *t,
                          Muster__DriverToHead__BodyCase what,
                          const ProtobufCMessage *want,
                          ProtobufCMessage **answer)
 {
-    int64_t until_ns = ms_now_ns() + BACK_NS;
     struct ms_error err = {0};
-    int rc;
+    int rc = ms_jobs_head_ask(
+        t->address, t->secret, what, want, t->timeout_ns, answer, &err);
 
-    while ((rc = ms_jobs_try(t, what, want, t->timeout_ns, answer, &err)) < 0 &&
-           (rc == -ECONNREFUSED || rc == -ENOENT ||
-            (rc == -EREMOTEIO && strstr(err.text, "has just started again"))) &&
-           ms_now_ns() < until_ns) {
-        struct timespec pause = ms_timespec(LOOK_NS);
-
-        nanosleep(&pause, NULL);
-    }
     return rc < 0 ? ms_jobs_fail(t, rc, &err) : MS_EXIT_OK;
 }

@@ -14,10 +14,9 @@
 #include "base/error.h"
 #include "cli/target.h"
 #include "job/file.h"
+#include "session/jobs_head.h"
 
 #include <jansson.h>
-
-#define MS_JOBS_SESSION "jobs" /* of the head that `submit` starts */
 
 /* Read the command's FILE, and see whether it makes sense and its roles fit on its nodes.
  * MS_EXIT_OK, and the job is the caller's; else it was said what is wrong. */

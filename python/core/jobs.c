@@ -1,0 +1,64 @@
+/* jobs.c - questions to the head that hosts this user's jobs, without a session
+ *
+ * `ask_jobs(verb, fields, timeout)` asks once, by the name of a field in DriverToHead and a dict
+ * of its fields. The answer is JSON, as the command line prints it.
+ */
+#include "core.h"
+#include "message.h"
+
+#include "base/clock.h"
+#include "head/rest/message_json.h"
+#include "session/jobs_head.h"
+
+#include <stdlib.h>
+
+static PyObject *print(const ProtobufCMessage *m)
+{
+    json_t *object = ms_message_print(m);
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    PyObject *out = text ? PyUnicode_FromString(text) : PyErr_NoMemory();
+
+    free(text);
+    json_decref(object);
+    return out;
+}
+
+PyObject *core_ask_jobs(PyObject *self, PyObject *args)
+{
+    const ProtobufCFieldDescriptor *f;
+    struct ms_jobs_head head;
+    struct ms_error err = {0};
+    ProtobufCMessage *want, *answer = NULL;
+    PyObject *fields, *out;
+    const char *verb;
+    double timeout;
+    int rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sO!d", &verb, &PyDict_Type, &fields, &timeout))
+        return NULL;
+    f = protobuf_c_message_descriptor_get_field_by_name(
+        &muster__driver_to_head__descriptor, verb);
+    if (!f || f->type != PROTOBUF_C_TYPE_MESSAGE) {
+        PyErr_Format(PyExc_TypeError, "a head cannot be asked for %s", verb);
+        return NULL;
+    }
+    want = core_message_parse(fields, f->descriptor);
+    if (!want)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_jobs_head_find(&head, &err);
+    if (rc == 0)
+        rc = ms_jobs_head_ask(head.address,
+                              head.secret,
+                              (Muster__DriverToHead__BodyCase)f->id,
+                              want,
+                              core_ns(timeout),
+                              &answer,
+                              &err);
+    Py_END_ALLOW_THREADS;
+    protobuf_c_message_free_unpacked(want, NULL);
+    out = rc < 0 ? core_raise(&err) : print(answer);
+    protobuf_c_message_free_unpacked(answer, NULL);
+    return out;
+}

@@ -1,0 +1,53 @@
+"""muster.jobs asks the head itself: by its session or its address, and while it comes back."""
+
+import threading
+
+import muster.jobs
+import pytest
+from cli_rig import home  # noqa: F401
+from helpers import MARK
+from jobs_rig import Jobs, jobs, until  # noqa: F401
+from muster.errors import MusterError
+
+JOB = """
+name: py
+nodes: [{name: n0, cpus: 4}]
+driver: [sh, -c, "while [ ! -e done ]; do sleep 0.05; done; exit 5"]
+"""
+
+
+def test_a_job_by_python(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    for name in ("MUSTER_HOME", MARK):
+        monkeypatch.setenv(name, jobs.home.env[name])
+    for name in ("MUSTER_ADDRESS", "MUSTER_SECRET_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(jobs.folder)
+    with pytest.raises(MusterError, match="`muster submit FILE` starts one"):
+        muster.jobs.jobs()
+    jobs.write(JOB)
+    job = muster.jobs.submit("job.yaml", name="other")
+    until(lambda: job.status()["driver_runs"])
+    seen: list[str] = []
+    follow = threading.Thread(
+        target=lambda: seen.extend(e["text"] for e in job.events(follow=True))
+    )
+    follow.start()
+    with pytest.raises(TimeoutError, match="is running after"):
+        job.wait(timeout=0.2)
+    jobs.kill_head()
+    assert job.status()["attempt"] == 1  # the head has come back
+    address = (jobs.home.path / "jobs" / "address").read_text().strip()
+    monkeypatch.setenv("MUSTER_ADDRESS", address)
+    assert [one.name for one in muster.jobs.jobs()] == ["other"]
+    monkeypatch.setenv("MUSTER_SECRET_FILE", str(jobs.home.path / "jobs" / "secret"))
+    assert muster.jobs.get("other").status()["stage"] == "running"
+    with pytest.raises(MusterError, match="there is no job 'othr'; did you mean"):
+        muster.jobs.get("othr")
+    (jobs.folder / "done").write_text("")
+    until(lambda: job.status()["attempt"] == 2)  # exit code 5 is its own error
+    job.stop()
+    assert job.wait(timeout=60) in (5, 143)
+    follow.join(60)
+    assert "submitted" in seen[0] and any("attempt 2" in text for text in seen)
+    job.delete()
+    until(lambda: muster.jobs.jobs() == [])
