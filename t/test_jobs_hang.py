@@ -97,3 +97,29 @@ def test_a_worker_that_was_stopped(jobs: Jobs) -> None:  # noqa: F811
     assert "it is stopped, by a signal" in texts, texts
     jobs.run("stop", "job", "stuck")
     jobs.run("wait", "stuck", code=143)
+
+
+DRIVER = """
+import os, time, muster
+
+muster.init()
+c = muster.get_cluster("works")
+assert c.execute_all_sync("report", 4) != []  # its worker works: that is no hang
+if os.environ["MUSTER_ATTEMPT"] == "1":
+    time.sleep(1000)
+"""
+
+
+def test_a_driver_that_stands_still(jobs: Jobs) -> None:  # noqa: F811
+    jobs.write(WORKERS, "hang_workers.py")
+    jobs.write(DRIVER, "train.py")
+    jobs.submit(
+        "name: stuck\nroles: {works: {worker_cls: hang_workers.Loop, world_size: 1}}\n"
+        f"driver: {{command: [{sys.executable}, train.py], hang: 2}}\n"
+    )
+    jobs.run("wait", "stuck", timeout_s=120)
+    texts = jobs.texts("stuck")
+    assert "the driver and all workers show no sign of work for 2 s" in texts, texts
+    assert "driver/0, process" in texts, texts
+    assert "the driver ended: hang" in texts, texts
+    assert jobs.get("stuck")["attempt"] == 2, texts

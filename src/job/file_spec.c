@@ -61,6 +61,7 @@ int ms_job_make_spec(const struct ms_job *job,
     snprintf(out->name, sizeof out->name, "%s", job->name ? job->name : "job");
     out->has_driver = job->driver != NULL;
     set_budget(out->driver_budget, job->driver_policy.budget);
+    out->driver_hang_ns = job->driver_policy.hang_s * MS_NS_PER_S;
     if (job->policy.budget[MS_JOB_APPLICATION] < MS_JOB_BUDGET_UNSET)
         out->job_restarts_max = (uint16_t)job->policy.budget[MS_JOB_APPLICATION];
     if (job->timeout_s)

@@ -73,6 +73,8 @@ struct ms_hosted {
 
     /* signs.c */
     struct ms_job_sign **signs; /* of each role, by rank; NULL: not looked at yet */
+    struct ms_job_sign *around; /* of all workers on its machines, for the driver */
+    size_t around_count;
     struct ms_timer look;
     bool is_looking; /* the timer is set, or the answer comes */
 

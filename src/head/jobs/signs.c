@@ -4,6 +4,9 @@
  * times in the shortest of these times. A sign of work is a report of progress, a call that
  * was answered, processor time, or that there is nothing to do: no call is open. What is
  * not known is no silence: a node that does not answer is a matter of its own.
+ *
+ * A driver waits for its workers as a rule: it shows a sign of work with any of them that
+ * has done something, on the job's machines.
  */
 #include "base/cleanup.h"
 #include "head/head_impl.h"
@@ -34,23 +37,30 @@ static void mark(struct ms_job_sign *s, const Muster__Activity *a, int64_t now_n
                               .at_ns = now_ns};
 }
 
+/* It is another process, or has done something since then. */
 static bool
-has_worked(const struct ms_job_sign *s, const Muster__Activity *a, int64_t now_ns)
+has_moved(const struct ms_job_sign *s, const Muster__Activity *a, int64_t now_ns)
 {
     uint64_t share_ns = (uint64_t)(now_ns - s->at_ns) / CPU_SHARE;
     uint64_t least_ns = share_ns > CPU_MIN_NS ? share_ns : CPU_MIN_NS;
-    bool has_nothing = a->doing == MUSTER__DOING__DOING_IDLE && a->calls_queued == 0;
 
-    return s->uid != a->uid || has_nothing || a->progress != s->progress ||
-           a->calls_done > s->calls || a->cpu_ns >= s->cpu_ns + least_ns;
+    return s->uid != a->uid || a->progress != s->progress || a->calls_done > s->calls ||
+           a->cpu_ns >= s->cpu_ns + least_ns;
+}
+
+static bool
+has_worked(const struct ms_job_sign *s, const Muster__Activity *a, int64_t now_ns)
+{
+    return has_moved(s, a, now_ns) ||
+           (a->doing == MUSTER__DOING__DOING_IDLE && a->calls_queued == 0);
 }
 
 /* ---- all of a job ------------------------------------------------------------------ */
 
-/* The shortest time of its roles; 0: none of them has one. */
+/* The shortest time of its roles and driver; 0: none of them has one. */
 static int64_t hang_ns(const struct ms_hosted *job)
 {
-    int64_t least_ns = 0;
+    int64_t least_ns = ms_job_core_view(job->core).driver_hang_ns;
 
     for (uint32_t i = 0; i < ms_job_core_role_count(job->core); i++) {
         int64_t one_ns = ms_job_core_role(job->core, i).spec->hang_ns;
@@ -78,6 +88,12 @@ struct look {
     int64_t now_ns;
 };
 
+static void add(struct look *l, const struct ms_job_report *one)
+{
+    if (ms_array_reserve(&l->all, &l->room, l->count + 1, sizeof *l->all) == 0)
+        l->all[l->count++] = *one;
+}
+
 static void look_at(struct look *l, uint32_t role, const Muster__WorkerStatus *w)
 {
     struct ms_job_report one = {.role = role,
@@ -94,8 +110,7 @@ static void look_at(struct look *l, uint32_t role, const Muster__WorkerStatus *w
         return;
     if (s)
         mark(s, w->activity, l->now_ns);
-    if (ms_array_reserve(&l->all, &l->room, l->count + 1, sizeof *l->all) == 0)
-        l->all[l->count++] = one;
+    add(l, &one);
 }
 
 /* A role of it whose silence matters; MS_JOB_NO_ROLE: it is none. */
@@ -109,6 +124,94 @@ static uint32_t watched_role(const struct ms_hosted *job, const char *cluster)
     return role;
 }
 
+/* ---- the driver -------------------------------------------------------------------- */
+
+/* What was known of each worker on the job's machines. They come in the same order as a
+ * rule, so that the next one is looked for behind the last. */
+struct around {
+    const struct ms_job_sign *old;
+    struct ms_job_sign *now;
+    size_t old_count, count, at;
+    bool is_sign;
+};
+
+static const struct ms_job_sign *find_old(struct around *a, uint64_t uid)
+{
+    for (size_t i = 0; i < a->old_count; i++) {
+        size_t at = (a->at + i) % a->old_count;
+
+        if (a->old[at].uid == uid) {
+            a->at = at + 1;
+            return &a->old[at];
+        }
+    }
+    return NULL;
+}
+
+static void
+look_around_at(struct around *a, const Muster__WorkerStatus *w, int64_t now_ns)
+{
+    const struct ms_job_sign *old;
+
+    if (!w->activity) { /* nobody knows */
+        a->is_sign = true;
+        return;
+    }
+    old = find_old(a, w->uid);
+    if (old && !has_moved(old, w->activity, now_ns)) {
+        a->now[a->count++] = *old;
+        return;
+    }
+    mark(&a->now[a->count++], w->activity, now_ns);
+    a->is_sign = true;
+}
+
+static bool is_one_of(const char *const *names, const char *name)
+{
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static size_t count_workers(const Muster__Status *status)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < status->n_clusters; i++)
+        count += status->clusters[i]->n_workers;
+    return count;
+}
+
+static void look_around(struct look *l, const Muster__Status *status)
+{
+    struct ms_hosted *job = l->job;
+    MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_nodes(job);
+    struct around a = {.old = job->around,
+                       .old_count = job->around_count,
+                       .now = calloc(count_workers(status) + 1, sizeof *a.now)};
+
+    for (size_t i = 0; nodes && a.now && i < status->n_clusters; i++)
+        for (size_t k = 0; k < status->clusters[i]->n_workers; k++) {
+            const Muster__WorkerStatus *w = status->clusters[i]->workers[k];
+
+            if (w->state != MUSTER__WORKER_STATE__WORKER_EXITED &&
+                is_one_of(nodes, w->node))
+                look_around_at(&a, w, l->now_ns);
+        }
+    if (a.is_sign || !nodes || !a.now)
+        add(l,
+            &(struct ms_job_report){.role = MS_JOB_DRIVER,
+                                    .seen = MS_JOB_SEEN_RUNNING,
+                                    .incarnation =
+                                        ms_job_core_view(job->core).attempt});
+    free(job->around);
+    job->around = a.now;
+    job->around_count = a.now ? a.count : 0;
+}
+
+/* ---- all --------------------------------------------------------------------------- */
+
 static void look_at_all(struct ms_hosted *job, const Muster__Status *status)
 {
     struct look l = {.job = job, .now_ns = ms_now_ns()};
@@ -121,6 +224,8 @@ static void look_at_all(struct ms_hosted *job, const Muster__Status *status)
             if (c->workers[k]->rank < ms_job_core_role(job->core, role).size)
                 look_at(&l, role, c->workers[k]);
     }
+    if (ms_job_core_view(job->core).driver_hang_ns)
+        look_around(&l, status);
     if (l.count)
         ms_hosted_feed(job,
                        &(struct ms_job_event){.what = MS_JOB_PROGRESS,
@@ -217,6 +322,7 @@ void ms_signs_finish(struct ms_hosted *job)
     for (size_t i = 0; job->signs && i < job->file.role_count; i++)
         free(job->signs[i]);
     free(job->signs);
+    free(job->around);
 }
 
 /* ---- stacks ------------------------------------------------------------------------ */
@@ -260,7 +366,8 @@ say_stack(struct ms_hosted *job, uint32_t role, const Muster__WorkerStatus *w)
     ms_buf_init(&text);
     ms_buf_printf(&text,
                   "%s/%u, process %d on %s%s%s",
-                  ms_hosted_file_role(job, role)->name,
+                  role == MS_JOB_DRIVER ? MS_JOB_DRIVER_NAME
+                                        : ms_hosted_file_role(job, role)->name,
                   w->rank,
                   w->pid,
                   w->node,
@@ -293,8 +400,9 @@ static void on_stacks(struct ms_job_doing *d, int rc, const struct ms_error *why
                            k < s->clusters[i]->n_workers;
              k++) {
             const Muster__WorkerStatus *w = s->clusters[i]->workers[k];
-            struct ms_job_sign *sign =
-                w->rank < d->count ? sign_of(d->job, d->role, w->rank) : NULL;
+            struct ms_job_sign *sign = d->role != MS_JOB_DRIVER && w->rank < d->count
+                                           ? sign_of(d->job, d->role, w->rank)
+                                           : NULL;
 
             if (w->state == MUSTER__WORKER_STATE__WORKER_EXITED)
                 continue;

@@ -29,6 +29,7 @@ int ms_simulated_change(struct ms_job_spec *spec, struct ms_error *err)
             "on sim: it has no role with 'worker_cls' or 'command', and "
             "its driver is not started there");
     spec->has_driver = false;
+    spec->driver_hang_ns = 0;
     for (uint32_t i = 0; i < spec->role_count; i++)
         spec->roles[i].hang_ns = 0;
     return 0;

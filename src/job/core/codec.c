@@ -46,7 +46,7 @@ void ms_codec_begin(struct ms_codec *k, struct ms_buf *out, char kind)
 {
     uint8_t head[HEAD_SIZE] = {(uint8_t)kind, MS_CORE_WIRE_VERSION};
 
-    *k = (struct ms_codec){.out = out};
+    *k = (struct ms_codec){.out = out, .version = MS_CORE_WIRE_VERSION};
     write_bytes(k, head, sizeof head);
 }
 
@@ -77,6 +77,8 @@ int ms_codec_open(
     if (at[0] != (uint8_t)kind)
         return ms_error_set(
             err, -EBADMSG, "a record of an unknown kind, 0x%02x", at[0]);
+    if (at[1] == 0)
+        return ms_error_set(err, -EBADMSG, "a record of no version");
     if (at[1] > MS_CORE_WIRE_VERSION)
         return ms_error_set(
             err,
@@ -90,7 +92,8 @@ int ms_codec_open(
     if (check != check_of(at, len - CHECK_SIZE))
         return ms_error_set(
             err, -EBADMSG, "a record of %zu bytes is damaged: its check is wrong", len);
-    *k = (struct ms_codec){.at = at + HEAD_SIZE, .end = at + len - CHECK_SIZE};
+    *k = (struct ms_codec){
+        .at = at + HEAD_SIZE, .end = at + len - CHECK_SIZE, .version = at[1]};
     return 0;
 }
 
@@ -251,6 +254,8 @@ void ms_codec_spec(struct ms_codec *k, struct ms_job_spec *s)
     ms_codec_i64(k, &s->backoff_max_ns);
     ms_codec_i64(k, &s->pending_timeout_ns);
     ms_codec_i64(k, &s->unknown_ns);
+    if (k->version >= 3)
+        ms_codec_i64(k, &s->driver_hang_ns);
 }
 
 void ms_codec_role_specs(struct ms_codec *k, struct ms_job_spec *s)

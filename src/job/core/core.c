@@ -213,7 +213,7 @@ static void take_answer(struct ms_job_core *c, const struct ms_job_event *e)
 {
     if (ms_capacity_answer(c, e))
         return;
-    if (c->driver.op == e->id) {
+    if (c->driver.op == e->id || c->driver.dump_op == e->id) {
         ms_driver_answer(c, e);
         return;
     }
@@ -416,6 +416,7 @@ struct ms_job_view ms_job_core_view(const struct ms_job_core *c)
         .text = c->text[0] ? c->text : NULL,
         .attempt = c->driver.attempt,
         .driver_runs = c->driver.state == MS_CORE_DRIVER_RUNNING,
+        .driver_hang_ns = c->spec.has_driver ? c->spec.driver_hang_ns : 0,
         .can_ask = !c->cannot_ask,
         .is_held = c->held == MS_CORE_HELD,
         .is_deleted = c->is_deleted,

@@ -121,6 +121,7 @@ struct ms_job_view {
     const char *text; /* why it ends, or what it waits for; NULL: nothing to say */
     uint32_t attempt; /* of the driver; 0: not started yet */
     bool driver_runs;
+    int64_t driver_hang_ns; /* without a sign of work; 0: never suspected */
     bool can_ask, is_held, is_deleted;
     uint32_t restarts; /* of the job */
     int64_t since_ns;  /* in this stage */

@@ -117,6 +117,9 @@ struct ms_core_driver {
     uint64_t op;
     int64_t started_ns, retry_ns;
     int64_t pardoned_ns; /* a failure until then is a role's: nothing is spent */
+    uint8_t hang;        /* ms_core_hang */
+    uint64_t dump_op;
+    int64_t work_ns; /* the last sign of work; not in snapshots */
 };
 
 enum ms_core_held {
@@ -328,6 +331,7 @@ void ms_role_give_up(struct ms_job_core *c,
 void ms_driver_up(struct ms_job_core *c, bool is_ready);
 bool ms_driver_down(struct ms_job_core *c); /* true: it has ended */
 void ms_driver_answer(struct ms_job_core *c, const struct ms_job_event *e);
+void ms_driver_hung(struct ms_job_core *c);
 void ms_driver_ended(struct ms_job_core *c,
                      const struct ms_job_report *p,
                      const char *text);
@@ -354,16 +358,22 @@ void ms_hang_dumped(struct ms_job_core *c,
                     struct ms_core_role *r,
                     const struct ms_job_event *e);
 int64_t ms_hang_wake_ns(const struct ms_job_core *c);
+/* The stacks of the driver were taken, or not. */
+void ms_hang_driver_dumped(struct ms_job_core *c, const struct ms_job_event *e);
 
 /* ---- codec.c ----------------------------------------------------------------------- */
 
-#define MS_CORE_WIRE_VERSION 1
+/* 1: the first. Some of that number have what 2 adds to nodes, and are read too.
+ * 2: when a node was last struck, and by what.
+ * 3: the hang of a driver. */
+#define MS_CORE_WIRE_VERSION 3
 
 /* One walk over the fields of a value writes it or reads it: `out` is set, or `at`. */
 struct ms_codec {
     struct ms_buf *out;
     const uint8_t *at, *end;
-    int rc; /* the first failure: -EBADMSG, -ENOMEM */
+    uint8_t version; /* of the record */
+    int rc;          /* the first failure: -EBADMSG, -ENOMEM */
 };
 
 /* A record is a letter that says what it is, the version, the fields and a check of all of

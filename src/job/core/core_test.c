@@ -157,6 +157,102 @@ static void test_the_driver_restarts_from_its_checkpoint(void **state)
     rig_finish(&g);
 }
 
+static bool suspect(struct rig *g)
+{
+    struct ms_job_event e;
+    bool is_event = ms_job_core_suspect(g->core, g->now_ns, &e);
+
+    if (is_event)
+        rig_step(g, &e);
+    return is_event;
+}
+
+static void driver_works(struct rig *g)
+{
+    struct ms_job_report p = {.role = MS_JOB_DRIVER,
+                              .incarnation = ms_job_core_view(g->core).attempt,
+                              .seen = MS_JOB_SEEN_RUNNING};
+
+    rig_step(g,
+             &(struct ms_job_event){
+                 .what = MS_JOB_PROGRESS, .reports = &p, .report_count = 1});
+}
+
+static void test_a_driver_that_hangs_is_started_again(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+
+    (void)state;
+    spec.driver_hang_ns = 60 * MS_NS_PER_S;
+    spec.driver_budget[MS_JOB_HANG] = 1;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_tick(&g, 50);
+    driver_works(&g);
+    rig_tick(&g, 50);
+    assert_false(suspect(&g)); /* 50 s after its last sign */
+    rig_tick(&g, 11);
+    assert_true(suspect(&g));
+    assert_int_equal(rig_action(&g, MS_JOB_DO_DUMP_STACKS)->role, MS_JOB_DRIVER);
+    assert_false(suspect(&g)); /* the stack comes first */
+    rig_done(&g, rig_action(&g, MS_JOB_DO_DUMP_STACKS)->id);
+    assert_true(suspect(&g));
+    assert_int_equal(rig_action(&g, MS_JOB_DO_START_DRIVER)->incarnation, 2);
+    assert_true(rig_said(&g, "the driver ended: hang"));
+    rig_settle(&g);
+    rig_driver_exit(&g, MS_JOB_SUCCEEDED, 0, NULL); /* of attempt 2 */
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_SUCCEEDED);
+    rig_finish(&g);
+}
+
+static void test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+
+    (void)state;
+    spec.driver_hang_ns = 60 * MS_NS_PER_S;
+    spec.driver_budget[MS_JOB_HANG] = 0;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_tick(&g, 61);
+    assert_true(suspect(&g));
+    rig_done(&g, rig_action(&g, MS_JOB_DO_DUMP_STACKS)->id);
+    assert_true(suspect(&g));
+    rig_action(&g, MS_JOB_DO_STOP_DRIVER); /* its process is still there */
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_FAILED);
+    assert_int_equal(ms_job_core_view(g.core).cause, MS_JOB_HANG);
+    rig_finish(&g);
+}
+
+static void test_a_driver_that_works_again_is_left_alone(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+    uint64_t id;
+
+    (void)state;
+    spec.driver_hang_ns = 60 * MS_NS_PER_S;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_tick(&g, 61);
+    assert_true(suspect(&g));
+    id = rig_action(&g, MS_JOB_DO_DUMP_STACKS)->id;
+    driver_works(&g);
+    rig_done(&g, id);
+    assert_true(suspect(&g));
+    assert_true(rig_said(&g, "the driver works again"));
+    assert_int_equal(ms_job_core_view(g.core).attempt, 1);
+    assert_true(ms_job_core_view(g.core).driver_runs);
+    rig_finish(&g);
+}
+
 static void test_what_is_replayed_is_the_same(void **state)
 {
     struct ms_job_role_spec role;
@@ -187,6 +283,10 @@ int main(void)
         cmocka_unit_test(test_the_job_restarts_for_a_role),
         cmocka_unit_test(test_an_application_error_stops_early_with_the_traceback),
         cmocka_unit_test(test_the_driver_restarts_from_its_checkpoint),
+        cmocka_unit_test(test_a_driver_that_hangs_is_started_again),
+        cmocka_unit_test(
+            test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job),
+        cmocka_unit_test(test_a_driver_that_works_again_is_left_alone),
         cmocka_unit_test(test_what_is_replayed_is_the_same),
     };
 

@@ -6,6 +6,8 @@
 static void idle(struct ms_job_core *c, int64_t wait_ns)
 {
     c->driver.state = MS_CORE_DRIVER_IDLE;
+    c->driver.hang = MS_CORE_WORKS;
+    c->driver.dump_op = 0;
     c->driver.op = 0;
     c->driver.retry_ns = wait_ns > 0 ? c->now_ns + wait_ns : 0;
 }
@@ -38,6 +40,8 @@ static void start(struct ms_job_core *c)
 
 static void stop(struct ms_job_core *c)
 {
+    c->driver.hang = MS_CORE_WORKS;
+    c->driver.dump_op = 0;
     if (c->driver.state != MS_CORE_DRIVER_STOPPING)
         c->driver.tries = 0;
     ask(c, MS_JOB_DO_STOP_DRIVER, MS_CORE_DRIVER_STOPPING);
@@ -204,6 +208,16 @@ void ms_driver_ended(struct ms_job_core *c,
     }
 }
 
+/* Its process is still there: it is ended before the next one, or with the job. */
+void ms_driver_hung(struct ms_job_core *c)
+{
+    struct ms_job_report p = {
+        .role = MS_JOB_DRIVER, .incarnation = c->driver.attempt, .cause = MS_JOB_HANG};
+
+    c->driver.is_unsure = true;
+    failed(c, &p, NULL);
+}
+
 /* ---- answers ----------------------------------------------------------------------- */
 
 static void not_started(struct ms_job_core *c, const struct ms_job_event *e)
@@ -252,6 +266,10 @@ void ms_driver_answer(struct ms_job_core *c, const struct ms_job_event *e)
     struct ms_core_driver *d = &c->driver;
     bool is_done = e->what == MS_JOB_DONE;
 
+    if (e->id == d->dump_op) {
+        ms_hang_driver_dumped(c, e);
+        return;
+    }
     d->op = 0;
     if (d->state == MS_CORE_DRIVER_STARTING) {
         if (!is_done) {
@@ -260,7 +278,7 @@ void ms_driver_answer(struct ms_job_core *c, const struct ms_job_event *e)
         }
         d->is_unsure = false;
         d->state = MS_CORE_DRIVER_RUNNING;
-        d->started_ns = c->now_ns;
+        d->started_ns = d->work_ns = c->now_ns;
     } else if (d->state == MS_CORE_DRIVER_STOPPING) {
         if (!is_done) {
             not_stopped(c, e);

@@ -21,8 +21,11 @@ void ms_take_progress(struct ms_job_core *c,
         const struct ms_job_report *p = &e->reports[i];
         struct ms_core_slot *s;
 
-        if (p->role == MS_JOB_DRIVER)
+        if (p->role == MS_JOB_DRIVER) {
+            if (p->incarnation == c->driver.attempt && now_ns > c->driver.work_ns)
+                c->driver.work_ns = now_ns;
             continue;
+        }
         s = &c->roles[p->role].slots[p->rank];
         if (p->incarnation == s->incarnation && now_ns > s->work_ns)
             s->work_ns = now_ns;
@@ -63,6 +66,41 @@ static size_t find_silent(struct ms_job_core *c, struct ms_core_role *r, int64_t
     return count;
 }
 
+static bool is_driver_looked_at(const struct ms_job_core *c)
+{
+    return c->spec.driver_hang_ns > 0 && !c->cannot_ask &&
+           c->stage == MS_JOB_STAGE_RUNNING &&
+           c->driver.state == MS_CORE_DRIVER_RUNNING &&
+           c->driver.hang != MS_CORE_DUMPING;
+}
+
+static int64_t driver_look_ns(const struct ms_job_core *c)
+{
+    const struct ms_core_driver *d = &c->driver;
+
+    return ms_deadline_ns(d->work_ns > d->started_ns ? d->work_ns : d->started_ns,
+                          c->spec.driver_hang_ns);
+}
+
+static bool
+suspect_driver(struct ms_job_core *c, int64_t now_ns, struct ms_job_event *e)
+{
+    bool is_known = c->driver.hang == MS_CORE_DUMPED;
+    bool is_silent = driver_look_ns(c) <= now_ns;
+
+    if (!is_driver_looked_at(c) || (!is_known && !is_silent) ||
+        ms_array_reserve(&c->suspects, &c->suspect_room, 1, sizeof *c->suspects) < 0)
+        return false;
+    c->suspects[0] = (struct ms_job_report){.role = MS_JOB_DRIVER,
+                                            .incarnation = c->driver.attempt,
+                                            .seen = MS_JOB_SEEN_RUNNING};
+    *e = (struct ms_job_event){.what = is_known ? MS_JOB_HUNG : MS_JOB_SUSPECTED,
+                               .role = MS_JOB_DRIVER,
+                               .reports = c->suspects,
+                               .report_count = is_silent};
+    return true;
+}
+
 bool ms_job_core_suspect(struct ms_job_core *c, int64_t now_ns, struct ms_job_event *e)
 {
     if (now_ns < c->now_ns)
@@ -83,7 +121,7 @@ bool ms_job_core_suspect(struct ms_job_core *c, int64_t now_ns, struct ms_job_ev
                                    .report_count = count};
         return true;
     }
-    return false;
+    return suspect_driver(c, now_ns, e);
 }
 
 int64_t ms_hang_wake_ns(const struct ms_job_core *c)
@@ -97,7 +135,70 @@ int64_t ms_hang_wake_ns(const struct ms_job_core *c)
         if (is_looked_at(c, r) && at_ns < wake_ns)
             wake_ns = at_ns;
     }
+    if (is_driver_looked_at(c)) {
+        int64_t at_ns =
+            c->driver.hang == MS_CORE_DUMPED ? c->now_ns : driver_look_ns(c);
+
+        if (at_ns < wake_ns)
+            wake_ns = at_ns;
+    }
     return wake_ns;
+}
+
+/* ---- the driver -------------------------------------------------------------------- */
+
+static bool is_driver_current(const struct ms_job_core *c, const struct ms_job_event *e)
+{
+    return e->report_count == 1 && e->reports[0].role == MS_JOB_DRIVER &&
+           e->reports[0].incarnation == c->driver.attempt &&
+           c->driver.state == MS_CORE_DRIVER_RUNNING;
+}
+
+static void driver_suspected(struct ms_job_core *c, const struct ms_job_event *e)
+{
+    struct ms_job_action *a;
+
+    if (c->driver.hang != MS_CORE_WORKS || !is_driver_current(c, e))
+        return;
+    c->driver.hang = MS_CORE_DUMPING;
+    a = ms_act(c, MS_JOB_DO_DUMP_STACKS);
+    a->role = MS_JOB_DRIVER;
+    a->count = 1;
+    c->driver.dump_op = a->id;
+    ms_say(c,
+           MS_JOB_WARNING,
+           MS_JOB_DRIVER,
+           0,
+           MS_JOB_HANG,
+           "the driver and all workers show no sign of work for %lld s; its stack is "
+           "taken",
+           (long long)(c->spec.driver_hang_ns / MS_NS_PER_S));
+}
+
+void ms_hang_driver_dumped(struct ms_job_core *c, const struct ms_job_event *e)
+{
+    c->driver.dump_op = 0;
+    c->driver.hang = MS_CORE_DUMPED;
+    ms_say(c,
+           MS_JOB_WARNING,
+           MS_JOB_DRIVER,
+           0,
+           MS_JOB_HANG,
+           "%s of the driver: %s",
+           e->what == MS_JOB_DONE ? "stacks" : "no stacks",
+           e->text ? e->text : "nothing was said");
+}
+
+static void driver_hung(struct ms_job_core *c, const struct ms_job_event *e)
+{
+    if (c->driver.hang != MS_CORE_DUMPED)
+        return;
+    c->driver.hang = MS_CORE_WORKS;
+    if (is_driver_current(c, e))
+        ms_driver_hung(c);
+    else
+        ms_say(
+            c, MS_JOB_WARNING, MS_JOB_DRIVER, 0, MS_JOB_HANG, "the driver works again");
 }
 
 /* ---- events ------------------------------------------------------------------------ */
@@ -122,10 +223,16 @@ static uint32_t count_current(const struct ms_job_core *c, const struct ms_job_e
 
 void ms_take_suspected(struct ms_job_core *c, const struct ms_job_event *e)
 {
-    struct ms_core_role *r = &c->roles[e->role];
-    uint32_t count = count_current(c, e);
+    struct ms_core_role *r;
     struct ms_job_action *a;
+    uint32_t count;
 
+    if (e->role == MS_JOB_DRIVER) {
+        driver_suspected(c, e);
+        return;
+    }
+    r = &c->roles[e->role];
+    count = count_current(c, e);
     if (count == 0 || r->hang != MS_CORE_WORKS || r->doing || !r->is_up)
         return;
     r->hang = MS_CORE_DUMPING;
@@ -181,9 +288,15 @@ say_hang(struct ms_job_core *c, const struct ms_core_role *r, const char *what)
 
 void ms_take_hung(struct ms_job_core *c, const struct ms_job_event *e)
 {
-    struct ms_core_role *r = &c->roles[e->role];
-    uint32_t count = count_current(c, e);
+    struct ms_core_role *r;
+    uint32_t count;
 
+    if (e->role == MS_JOB_DRIVER) {
+        driver_hung(c, e);
+        return;
+    }
+    r = &c->roles[e->role];
+    count = count_current(c, e);
     if (r->hang != MS_CORE_DUMPED)
         return;
     r->hang = MS_CORE_WORKS;

@@ -160,6 +160,7 @@ static void forget_runs(struct ms_job_core *c)
                 ms_slot_set(r, &r->slots[rank], MS_JOB_SLOT_UNKNOWN);
         }
     }
+    c->driver.work_ns = c->now_ns;
     if (c->driver.state == MS_CORE_DRIVER_RUNNING)
         c->driver.state = MS_CORE_DRIVER_UNKNOWN;
 }
@@ -169,6 +170,11 @@ static void driver_again(struct ms_job_core *c)
     bool is_start = c->driver.state == MS_CORE_DRIVER_STARTING;
     struct ms_job_action *a;
 
+    if (c->driver.dump_op) {
+        a = ms_act_again(c, MS_JOB_DO_DUMP_STACKS, c->driver.dump_op);
+        a->role = MS_JOB_DRIVER;
+        a->count = 1;
+    }
     if (c->driver.op == 0)
         return;
     c->driver.is_unsure = true; /* it may have been done before */

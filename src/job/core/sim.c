@@ -304,7 +304,7 @@ static void progress(struct sim *s)
     size_t count;
 
     for (size_t i = 0; i < s->proc_count; i++)
-        if (s->procs[i].role != MS_JOB_DRIVER && (s->is_calm || sim_roll(s, 4)))
+        if (s->is_calm || sim_roll(s, 4))
             reports[e.report_count++] =
                 (struct ms_job_report){.role = s->procs[i].role,
                                        .rank = s->procs[i].rank,

@@ -37,6 +37,7 @@ void sim_spec(struct sim *s)
     s->spec.roles = s->roles;
     s->spec.role_count = 1 + sim_roll(s, SIM_ROLES_MAX);
     s->spec.has_driver = sim_roll(s, 3) != 0;
+    s->spec.driver_hang_ns = sim_roll(s, 3) ? 0 : 40 * MS_NS_PER_S;
     s->spec.check_nodes = sim_roll(s, 4) == 0;
     s->spec.role_restarts_max = (uint16_t)sim_roll(s, 3);
     s->spec.job_restarts_max = (uint16_t)sim_roll(s, 4);

@@ -21,6 +21,10 @@ static void walk_driver(struct ms_codec *k, struct ms_core_driver *d)
     ms_codec_i64(k, &d->started_ns);
     ms_codec_i64(k, &d->retry_ns);
     ms_codec_i64(k, &d->pardoned_ns);
+    if (k->version < 3)
+        return;
+    ms_codec_u8(k, &d->hang, MS_CORE_DUMPED);
+    ms_codec_u64(k, &d->dump_op, UINT64_MAX);
 }
 
 static void walk_node(struct ms_codec *k, struct ms_core_node *n)
@@ -28,9 +32,11 @@ static void walk_node(struct ms_codec *k, struct ms_core_node *n)
     ms_codec_text(k, n->name, sizeof n->name);
     ms_codec_u8(k, &n->avoid, MS_CORE_AVOIDS - 1);
     ms_codec_u8(k, &n->cause, MS_JOB_CAUSES - 1);
-    ms_codec_u8(k, &n->struck_by, MS_JOB_CAUSES - 1);
+    if (k->version >= 2)
+        ms_codec_u8(k, &n->struck_by, MS_JOB_CAUSES - 1);
     ms_codec_u16(k, &n->strikes);
-    ms_codec_i64(k, &n->struck_ns);
+    if (k->version >= 2)
+        ms_codec_i64(k, &n->struck_ns);
     ms_codec_u64(k, &n->op, UINT64_MAX);
 }
 
@@ -254,6 +260,19 @@ static int read_all(struct ms_codec *k, struct ms_job_core *c)
     return k->at == k->end && is_sound(c) ? 0 : -EBADMSG;
 }
 
+/* NULL with the reason in *rc. */
+static struct ms_job_core *read_as(struct ms_codec k, uint8_t version, int *rc)
+{
+    struct ms_job_core *c = ms_job_core_create();
+
+    k.version = version;
+    *rc = c ? read_all(&k, c) : -ENOMEM;
+    if (*rc == 0)
+        return c;
+    ms_job_core_destroy(c);
+    return NULL;
+}
+
 struct ms_job_core *
 ms_job_core_decode(const void *data, size_t len, struct ms_error *err)
 {
@@ -263,11 +282,11 @@ ms_job_core_decode(const void *data, size_t len, struct ms_error *err)
 
     if (rc < 0)
         return NULL;
-    c = ms_job_core_create();
-    rc = c ? read_all(&k, c) : -ENOMEM;
-    if (rc == 0)
+    c = read_as(k, k.version, &rc);
+    if (rc == -EBADMSG && k.version == 1) /* with what 2 adds */
+        c = read_as(k, 2, &rc);
+    if (c)
         return c;
-    ms_job_core_destroy(c);
     ms_error_set(err,
                  rc,
                  rc == -ENOMEM ? "no memory for a job"

@@ -136,7 +136,7 @@ int ms_job_spec_check(const struct ms_job_spec *s, struct ms_error *err)
         return ms_error_set(err, -EINVAL, "a job needs a driver or a role");
     if (!is_time(s->stable_ns) || !is_time(s->backoff_ns) ||
         !is_time(s->backoff_max_ns) || !is_time(s->pending_timeout_ns) ||
-        !is_time(s->unknown_ns))
+        !is_time(s->unknown_ns) || !is_time(s->driver_hang_ns))
         return ms_error_set(
             err, -EINVAL, "a time is negative or longer than 1000 days");
     return check_roles(s, err);

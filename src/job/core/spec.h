@@ -91,6 +91,7 @@ struct ms_job_spec {
     uint32_t role_count;
     bool has_driver;
     uint16_t driver_budget[MS_JOB_BUDGETS];
+    int64_t driver_hang_ns; /* as a role's hang_ns */
     bool
         check_nodes; /* before the roles are created, and before the job is restarted */
     uint16_t role_restarts_max; /* of a rank's role, when the rank's budget is spent */
