@@ -209,6 +209,7 @@ enum ms_exit ms_cmd_complete(const struct ms_cli *cli);
 enum ms_exit ms_cmd_agent(const struct ms_cli *cli);
 enum ms_exit ms_cmd_head(const struct ms_cli *cli);
 enum ms_exit ms_cmd_worker(const struct ms_cli *cli);
+enum ms_exit ms_cmd_node_check(const struct ms_cli *cli);
 enum ms_exit ms_cmd_plan(const struct ms_cli *cli);
 enum ms_exit ms_cmd_run(const struct ms_cli *cli);
 enum ms_exit ms_cmd_bridge(const struct ms_cli *cli);

@@ -416,6 +416,12 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_keep,
     },
     {
+        .name = "node-check",
+        .summary = "check this node, with another one (an agent starts this)",
+        .hidden = true,
+        .run = ms_cmd_node_check,
+    },
+    {
         .name = "worker",
         .summary = "run classes of shared libraries (an agent starts this)",
         .hidden = true,

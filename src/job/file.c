@@ -107,6 +107,7 @@ static const struct ms_yaml_field job_fields[] = {
     {"checkpoint", ms_yaml_to_text, offsetof(struct ms_job, checkpoint), false},
     {"priority", ms_job_read_priority, offsetof(struct ms_job, priority), false},
     {"budget", ms_job_read_budget, offsetof(struct ms_job, policy), false},
+    {"check", ms_job_read_check, offsetof(struct ms_job, check), false},
     {"generation", read_generation, 0, false},
     {"image", ms_job_read_refused, 0, false},
     {"images", ms_job_read_refused, 0, false},
@@ -132,6 +133,7 @@ void ms_job_finish(struct ms_job *job)
     json_decref(job->generation);
     ms_job_words_free(job->driver);
     ms_job_words_free(job->env);
+    ms_job_words_free(job->check.command);
     *job = (struct ms_job){0};
 }
 

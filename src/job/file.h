@@ -77,6 +77,13 @@ struct ms_job_role {
     json_t *told; /* all of it as the file has it, also what its workers are */
 };
 
+/* The check of nodes, before the job and after a failure. */
+struct ms_job_check {
+    bool is_on;
+    char **command;     /* NULL-terminated; NULL: Muster's own */
+    uint32_t timeout_s; /* of each of its two rounds */
+};
+
 /* Nodes of one entry with `count`. */
 struct ms_job_node_range {
     size_t first; /* in ms_job.nodes */
@@ -100,7 +107,8 @@ struct ms_job {
     char *checkpoint;   /* a folder; NULL: none */
     int32_t priority;
     struct ms_job_policy driver_policy, policy; /* of the driver; of the job */
-    json_t *generation;                         /* as the file has it; NULL: not said */
+    struct ms_job_check check;
+    json_t *generation; /* as the file has it; NULL: not said */
 };
 
 /* 0, or -EINVAL, -E2BIG, -ENOMEM, or why the file cannot be read; nothing is to be freed

@@ -23,6 +23,7 @@ ms_yaml_reader ms_job_read_growth;
 ms_yaml_reader ms_job_read_on;       /* char * */
 ms_yaml_reader ms_job_read_priority; /* int32_t */
 ms_yaml_reader ms_job_read_command;  /* char **, NULL-terminated */
+ms_yaml_reader ms_job_read_check;    /* struct ms_job_check */
 ms_yaml_reader ms_job_read_refused;  /* what needs containers */
 /* Nothing is said. */
 void ms_job_policy_init(struct ms_job_policy *p);

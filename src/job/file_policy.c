@@ -4,6 +4,7 @@
 #include "job/file_impl.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -235,6 +236,43 @@ int ms_job_read_command(struct ms_yaml_at at, void *out, struct ms_error *err)
         if (!words[i])
             return ms_error_set(err, -ENOMEM, "out of memory");
     }
+    return 0;
+}
+
+/* ---- the check of nodes ------------------------------------------------------------ */
+
+enum { CHECK_S = 300, CHECK_MAX_S = 86400 };
+
+static int read_check_time(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    uint32_t *timeout_s = out;
+    int rc = ms_yaml_to_count(at, timeout_s, err);
+
+    if (rc == 0 && (*timeout_s == 0 || *timeout_s > CHECK_MAX_S))
+        rc = ms_yaml_fail(at, err, "'timeout' must be 1 to %d seconds", CHECK_MAX_S);
+    return rc;
+}
+
+static const struct ms_yaml_field check_fields[] = {
+    {"command", ms_job_read_command, offsetof(struct ms_job_check, command), false},
+    {"timeout", read_check_time, offsetof(struct ms_job_check, timeout_s), false},
+    {0},
+};
+
+/* true, false, or a map of how. */
+int ms_job_read_check(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    struct ms_job_check *c = out;
+
+    c->timeout_s = CHECK_S;
+    c->is_on = true;
+    if (ms_yaml_is_map(at))
+        return ms_yaml_map(at, "'check'", check_fields, c, err);
+    if (ms_yaml_to_bool(at, &c->is_on, NULL) < 0)
+        return ms_yaml_fail(at,
+                            err,
+                            "'check' must be true, false, or a map with 'command' or "
+                            "'timeout'");
     return 0;
 }
 

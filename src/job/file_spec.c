@@ -60,6 +60,7 @@ int ms_job_make_spec(const struct ms_job *job,
     ms_job_spec_init(out);
     snprintf(out->name, sizeof out->name, "%s", job->name ? job->name : "job");
     out->has_driver = job->driver != NULL;
+    out->check_nodes = job->check.is_on;
     set_budget(out->driver_budget, job->driver_policy.budget);
     out->driver_hang_ns = job->driver_policy.hang_s * MS_NS_PER_S;
     if (job->policy.budget[MS_JOB_APPLICATION] < MS_JOB_BUDGET_UNSET)

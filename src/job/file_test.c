@@ -133,6 +133,7 @@ static void test_policies(void **state)
         "  later: {world_size: 3}\n"
         "driver: {command: [python, train.py], budget: {failed: 2}, hang: 9}\n"
         "checkpoint: ./ckpt\n"
+        "check: {command: [nccl-test, \"8\"]}\n"
         "priority: -3\n"
         "generation: {slots: 64}\n");
 
@@ -140,6 +141,9 @@ static void test_policies(void **state)
     assert_string_equal(job.on, "local");
     assert_string_equal(job.checkpoint, "./ckpt");
     assert_int_equal(job.priority, -3);
+    assert_true(job.check.is_on);
+    assert_string_equal(job.check.command[1], "8");
+    assert_int_equal(job.check.timeout_s, 300);
     assert_int_equal(job.node_count, 4);
     assert_string_equal(job.nodes[3]->name, "n3");
     assert_int_equal(job.node_range_count, 1);
@@ -187,6 +191,10 @@ static const struct {
     {"priority: high", "x.yaml:1:11: 'priority' must be a whole number"},
     {"priority: \"3\"", "x.yaml:1:11: 'priority' must be a whole number"},
     {"budget: 3", "x.yaml:1:9: 'budget' must be a map of causes and numbers"},
+    {"check: maybe", "x.yaml:1:8: 'check' must be true, false, or a map"},
+    {"check: {timeout: 0}", "x.yaml:1:18: 'timeout' must be 1 to 86400 seconds"},
+    {"check: {comand: [a]}", "x.yaml:1:9: 'check' has no key 'comand'; is 'command'"},
+    {"check: {command: a}", "x.yaml:1:18: a list of words is wanted here"},
     {"generation: [a]", "x.yaml:1:13: 'generation' must be a map"},
     {"image: a", "x.yaml:1:8: images and volumes are for orchestrators that run"},
     {"env: {MUSTER_ATTEMPT: x}", "x.yaml:1:7: MUSTER_ATTEMPT is set by"},

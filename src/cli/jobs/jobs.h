@@ -6,6 +6,7 @@
  *   look.c     `list jobs`, `get job/NAME`, `wait`, `events`
  *   change.c   `suspend`, `resume`, `scale`, `restart`, `stop job`, `delete`
  *   keep.c     `muster keep`: the process above a head, which starts it again
+ *   node_check.c `muster node-check`: what two nodes do to be checked together
  *   start.c    starting that, or a unit of systemd
  */
 #ifndef MS_CLI_JOBS_JOBS_H

@@ -25,8 +25,20 @@ void ms_doing_done(struct ms_job_doing *d)
 
 void ms_doing_done_with(struct ms_job_doing *d, const char *text)
 {
+    ms_doing_done_of(d, NULL, 0, text);
+}
+
+void ms_doing_done_of(struct ms_job_doing *d,
+                      const struct ms_job_report *reports,
+                      size_t report_count,
+                      const char *text)
+{
     struct ms_hosted *job = d->job;
-    struct ms_job_event e = {.what = MS_JOB_DONE, .id = d->id, .text = text};
+    struct ms_job_event e = {.what = MS_JOB_DONE,
+                             .id = d->id,
+                             .reports = reports,
+                             .report_count = report_count,
+                             .text = text};
 
     doing_destroy(d);
     ms_hosted_feed(job, &e);
@@ -130,15 +142,10 @@ void ms_doings_drop(struct ms_hosted *job)
 
 /* ---- the table --------------------------------------------------------------------- */
 
-static void act_nothing(struct ms_job_doing *d)
-{
-    ms_doing_done(d);
-}
-
 static void (*const acts[MS_JOB_ACTION_WHATS])(struct ms_job_doing *d) = {
     [MS_JOB_DO_RESERVE] = ms_act_reserve,
     [MS_JOB_DO_RELEASE] = ms_act_release,
-    [MS_JOB_DO_CHECK_NODES] = act_nothing,
+    [MS_JOB_DO_CHECK_NODES] = ms_act_check,
     [MS_JOB_DO_CREATE] = ms_act_create,
     [MS_JOB_DO_REPLACE] = ms_act_replace,
     [MS_JOB_DO_RESTART] = ms_act_restart,

@@ -168,6 +168,7 @@ void ms_hosted_destroy(struct ms_hosted *job)
     if (!ms_list_is_empty(&job->link))
         job->jobs->count--;
     ms_list_remove(&job->link);
+    ms_check_drop(job);
     ms_doings_drop(job);
     ms_machines_finish(job);
     ms_signs_finish(job);
@@ -279,6 +280,8 @@ void ms_jobs_worker_exited(struct ms_jobs *j,
 
     if (!job || j->is_ending || job->is_recovering || exit->requested)
         return; /* of one that is recovered all ends are told then */
+    if (ms_check_exited(job, slot, exit))
+        return;
     report.role = ms_hosted_role(job, slot->cluster->name);
     if (report.role == MS_JOB_NO_ROLE)
         return;

@@ -8,6 +8,7 @@
  *   ask.c       the verbs; status.c: what they answer
  *   feed.c      one job: an event into the journal and the core, actions out
  *   act.c       actions, by the table of what each of them is; act_role.c: those of roles
+ *   check.c     the check of its nodes, in pairs
  *   drain.c     ranks that will go work on what they have, and get nothing new
  *   machines.c  what is reserved for a job
  *   signs.c     signs of work, and stacks

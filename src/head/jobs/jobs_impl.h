@@ -78,6 +78,9 @@ struct ms_hosted {
     struct ms_timer look;
     bool is_looking; /* the timer is set, or the answer comes */
 
+    /* check.c */
+    struct ms_job_checking *checking; /* NULL: no check is under way */
+
     /* machines.c */
     struct ms_fleet *fleet; /* NULL: the head's own nodes, or none yet */
     bool is_on_ours; /* it runs on nodes that have joined the head by themselves */
@@ -166,6 +169,11 @@ void ms_job_carry_out(struct ms_hosted *job, const struct ms_job_action *a);
 /* The answers. */
 void ms_doing_done(struct ms_job_doing *d);
 void ms_doing_done_with(struct ms_job_doing *d, const char *text);
+/* With reports of nodes. */
+void ms_doing_done_of(struct ms_job_doing *d,
+                      const struct ms_job_report *reports,
+                      size_t report_count,
+                      const char *text);
 void ms_doing_failed(struct ms_job_doing *d,
                      enum ms_job_failure failure,
                      const struct ms_job_report *reports,
@@ -219,6 +227,17 @@ void ms_doing_ask_activity(struct ms_job_doing *d,
                                         int rc,
                                         const struct ms_error *why));
 
+/* ---- check.c ----------------------------------------------------------------------- */
+
+void ms_act_check(struct ms_job_doing *d);
+/* A worker of the job has ended: true, if it was one of the check. */
+bool ms_check_exited(struct ms_hosted *job,
+                     const struct ms_slot *slot,
+                     const Muster__Exit *exit);
+/* End what is under way: nobody wants the answer any more. */
+void ms_check_cancel(struct ms_hosted *job);
+void ms_check_drop(struct ms_hosted *job); /* its memory alone */
+
 /* ---- drain.c ----------------------------------------------------------------------- */
 
 void ms_act_drain(struct ms_job_doing *d);
@@ -248,6 +267,12 @@ Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
                                      struct ms_error *err);
 Muster__ClusterSpec *
 ms_spec_of_driver(const struct ms_hosted *job, uint32_t attempt, struct ms_error *err);
+/* One rank of the check's command on each of these nodes. */
+Muster__ClusterSpec *ms_spec_of_check(const struct ms_hosted *job,
+                                      const char *cluster,
+                                      const char **nodes,
+                                      uint32_t count,
+                                      struct ms_error *err);
 /* What the file says of roles, for the driver; the key-value store has it. */
 int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err);
 

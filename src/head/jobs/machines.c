@@ -367,6 +367,7 @@ void ms_act_release(struct ms_job_doing *d)
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     ms_timer_cancel(&d->job->mend);
+    ms_check_cancel(d->job);
     if (!d->job->fleet) {
         ms_doing_done(d);
         return;

@@ -2,6 +2,7 @@
 #include "cluster/spec.h"
 #include "base/cleanup.h"
 #include "base/env.h"
+#include "base/name.h"
 #include "base/proto.h"
 #include "head/head_impl.h"
 #include "head/jobs/jobs_impl.h"
@@ -11,6 +12,7 @@
 #include "worker/native/json.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +215,47 @@ ms_spec_of_driver(const struct ms_hosted *job, uint32_t attempt, struct ms_error
     m.worker.env = m.own.entries;
     m.worker.n_env = m.own.count;
     m.place.world_size = 1;
+    return copy(&m, rc, err);
+}
+
+/* ---- the check of nodes ------------------------------------------------------------- */
+
+/* Muster's own command is that of the agent which starts it. Each pair has a word that only
+ * its two ranks know, by which they find each other. */
+Muster__ClusterSpec *ms_spec_of_check(const struct ms_hosted *job,
+                                      const char *cluster,
+                                      const char **nodes,
+                                      uint32_t count,
+                                      struct ms_error *err)
+{
+    static char own[] = "/proc/self/exe", verb[] = "node-check", root[] = "/";
+    static char *const words[] = {own, verb, NULL};
+    MS_CLEANUP(made_finish) struct made m = {0};
+    char *const *command = job->file.check.command;
+    int rc = begin(&m, job, MS_JOB_DRIVER, err);
+
+    if (rc == 0)
+        rc = set_command(&m, command ? command : words);
+    if (rc == 0)
+        rc = ms_env_printf(&m.own,
+                           "MUSTER_CHECK_TOKEN=%016" PRIx64 "%016" PRIx64,
+                           ms_random_id(),
+                           ms_random_id());
+    if (rc == 0)
+        rc = ms_env_printf(&m.own,
+                           "MUSTER_CHECK_NODES=%s%s%s",
+                           nodes[0],
+                           count > 1 ? " " : "",
+                           count > 1 ? nodes[1] : "");
+    if (!command)
+        m.worker.working_dir = root;
+    snprintf(m.name, sizeof m.name, "%s", cluster);
+    m.worker.env = m.own.entries;
+    m.worker.n_env = m.own.count;
+    m.message.visible = MUSTER__VISIBLE__VISIBLE_NODE;
+    m.scope.nodes = ms_field_strings(nodes);
+    m.scope.n_nodes = count;
+    m.place.world_size = count;
     return copy(&m, rc, err);
 }
 

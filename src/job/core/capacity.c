@@ -48,13 +48,18 @@ static void reserve(struct ms_job_core *c)
         ask(c, MS_JOB_DO_RESERVE, MS_CORE_ASKED);
 }
 
+bool ms_capacity_is_up(const struct ms_job_core *c)
+{
+    return c->held == MS_CORE_HELD && (!c->spec.check_nodes || c->is_checked);
+}
+
 bool ms_capacity_up(struct ms_job_core *c)
 {
     if (c->held != MS_CORE_HELD) {
         reserve(c);
         return false;
     }
-    if (!c->spec.check_nodes || c->is_checked)
+    if (ms_capacity_is_up(c))
         return true;
     if (c->check_op == 0 && !c->cannot_ask && c->now_ns >= c->check_retry_ns)
         c->check_op = ms_act(c, MS_JOB_DO_CHECK_NODES)->id;
@@ -164,7 +169,51 @@ static void avoid(struct ms_job_core *c, const char *name, enum ms_job_cause cau
     }
 }
 
-/* Faulty nodes are given back with all the others, and are not lent again. */
+/* Something of the job runs, or is being started. */
+static bool has_live(const struct ms_job_core *c)
+{
+    for (uint32_t i = 0; i < c->spec.role_count; i++)
+        if (c->roles[i].counts[MS_JOB_SLOT_STARTING] ||
+            c->roles[i].counts[MS_JOB_SLOT_RUNNING] ||
+            c->roles[i].counts[MS_JOB_SLOT_UNKNOWN])
+            return true;
+    return c->driver.state != MS_CORE_DRIVER_IDLE &&
+           c->driver.state != MS_CORE_DRIVER_DONE;
+}
+
+static void take_good(struct ms_job_core *c)
+{
+    c->is_checked = true;
+    c->check_rounds = 0;
+}
+
+/* Faulty nodes are given back with all the others, and are not lent again. Beside roles that
+ * run only the faulty ones are avoided: what starts next is placed on the others. */
+static void take_faulty(struct ms_job_core *c, size_t faulty, const char *names)
+{
+    ms_say(c,
+           MS_JOB_WARNING,
+           MS_JOB_NO_ROLE,
+           0,
+           MS_JOB_CHECK_FAILED,
+           "%zu node%s failed the check: %s",
+           faulty,
+           faulty == 1 ? "" : "s",
+           names);
+    if (has_live(c))
+        take_good(c);
+    else if (++c->check_rounds >= MS_CORE_CHECKS_MAX)
+        ms_job_end(c,
+                   MS_JOB_STAGE_FAILED,
+                   MS_JOB_CHECK_FAILED,
+                   1,
+                   "nodes failed the check %u times; the last were %s",
+                   MS_CORE_CHECKS_MAX,
+                   names);
+    else
+        release(c);
+}
+
 static void take_check(struct ms_job_core *c, const struct ms_job_event *e)
 {
     char names[256] = "";
@@ -180,7 +229,7 @@ static void take_check(struct ms_job_core *c, const struct ms_job_event *e)
                    MS_JOB_NO_ROLE,
                    0,
                    MS_JOB_CAUSE_NONE,
-                   "node %s is slow: more than twice the median",
+                   "node %s is slow: its check took more than twice the median",
                    node);
             continue;
         }
@@ -190,9 +239,24 @@ static void take_check(struct ms_job_core *c, const struct ms_job_event *e)
             len += (size_t)snprintf(
                 names + len, sizeof names - len, "%s%s", len ? ", " : "", node);
     }
-    if (faulty == 0) {
-        c->is_checked = true;
-        c->check_rounds = 0;
+    if (e->text)
+        ms_say(c, MS_JOB_INFO, MS_JOB_NO_ROLE, 0, MS_JOB_CAUSE_NONE, "%s", e->text);
+    if (faulty == 0)
+        take_good(c);
+    else
+        take_faulty(c, faulty, names);
+}
+
+/* What runs already goes on without it. */
+static void no_check(struct ms_job_core *c, const char *text)
+{
+    if (!has_live(c)) {
+        ms_job_end(c,
+                   MS_JOB_STAGE_FAILED,
+                   MS_JOB_CHECK_FAILED,
+                   1,
+                   "the node check could not be made: %s",
+                   text);
         return;
     }
     ms_say(c,
@@ -200,36 +264,19 @@ static void take_check(struct ms_job_core *c, const struct ms_job_event *e)
            MS_JOB_NO_ROLE,
            0,
            MS_JOB_CHECK_FAILED,
-           "%zu nodes failed the check and are avoided: %s",
-           faulty,
-           names);
-    if (++c->check_rounds >= MS_CORE_CHECKS_MAX)
-        ms_job_end(c,
-                   MS_JOB_STAGE_FAILED,
-                   MS_JOB_CHECK_FAILED,
-                   1,
-                   "nodes failed the check %u times; the last were %s",
-                   MS_CORE_CHECKS_MAX,
-                   names);
-    else
-        release(c);
+           "the nodes are not checked: %s",
+           text);
+    take_good(c);
 }
 
 static void not_checked(struct ms_job_core *c, const struct ms_job_event *e)
 {
-    const char *text = e->text ? e->text : "no reason given";
-
     c->check_rounds++;
     c->check_retry_ns = c->now_ns + ms_backoff_ns(c, c->check_rounds);
     if (e->failure == MS_JOB_NOT_ASKED)
         c->check_rounds--;
     else if (c->check_rounds >= MS_CORE_CHECKS_MAX || e->failure == MS_JOB_REFUSED)
-        ms_job_end(c,
-                   MS_JOB_STAGE_FAILED,
-                   MS_JOB_CHECK_FAILED,
-                   1,
-                   "the node check could not be made: %s",
-                   text);
+        no_check(c, e->text ? e->text : "no reason given");
 }
 
 static void answer_check(struct ms_job_core *c, const struct ms_job_event *e)
@@ -254,12 +301,30 @@ static bool is_same_loss(const struct ms_job_core *c,
            c->now_ns - n->struck_ns < SAME_LOSS_NS;
 }
 
+/* The machine may be the reason: it is checked before anything is started again. */
+static void check_after(struct ms_job_core *c, enum ms_job_cause cause)
+{
+    if (!c->spec.check_nodes || !c->is_checked ||
+        (cause != MS_JOB_HARDWARE && cause != MS_JOB_NODE_LOST &&
+         cause != MS_JOB_NO_HEARTBEAT && cause != MS_JOB_HANG))
+        return;
+    c->is_checked = false;
+    ms_say(c,
+           MS_JOB_INFO,
+           MS_JOB_NO_ROLE,
+           0,
+           cause,
+           "the nodes are checked before anything is started again: %s",
+           ms_job_cause_name(cause));
+}
+
 void ms_capacity_strike(struct ms_job_core *c,
                         const char *node,
                         enum ms_job_cause cause)
 {
     struct ms_core_node *n;
 
+    check_after(c, cause);
     if (cause == MS_JOB_HARDWARE || cause == MS_JOB_CHECK_FAILED) {
         avoid(c, node, cause);
         return;

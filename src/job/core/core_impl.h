@@ -262,8 +262,9 @@ int64_t ms_backoff_ns(const struct ms_job_core *c, uint32_t failures);
 
 /* ---- capacity.c -------------------------------------------------------------------- */
 
-/* True: the reservation is held and checked. */
+/* True: the reservation is held and checked. The first asks for what is missing. */
 bool ms_capacity_up(struct ms_job_core *c);
+bool ms_capacity_is_up(const struct ms_job_core *c);
 /* True: nothing is held. */
 bool ms_capacity_down(struct ms_job_core *c);
 void ms_capacity_avoid(struct ms_job_core *c); /* those that are to be avoided */

@@ -274,6 +274,125 @@ static void test_what_is_replayed_is_the_same(void **state)
     rig_finish(&g);
 }
 
+static void rig_checked(struct rig *g, const char *bad, uint8_t cause)
+{
+    struct ms_job_report p = {.role = MS_JOB_NO_ROLE, .node = bad, .cause = cause};
+
+    rig_step(g,
+             &(struct ms_job_event){.what = MS_JOB_DONE,
+                                    .id = rig_action(g, MS_JOB_DO_CHECK_NODES)->id,
+                                    .reports = &p,
+                                    .report_count = bad != NULL,
+                                    .text = "node check: 2 nodes"});
+}
+
+static void test_nodes_are_checked_before_the_job(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    struct rig g;
+
+    (void)state;
+    spec.check_nodes = true;
+    rig_init(&g, &spec);
+    rig_do(&g, MS_JOB_ADMITTED);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    assert_false(rig_has(&g, MS_JOB_DO_CREATE));
+    rig_checked(&g, "n1", MS_JOB_CHECK_FAILED);
+    assert_true(rig_said(&g, "1 node failed the check: n1"));
+    assert_true(ms_job_core_avoids(g.core, "n1"));
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RELEASE)->id);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    rig_checked(&g, NULL, 0);
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    rig_finish(&g);
+}
+
+static void test_nodes_that_always_fail_the_check_end_the_job(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    static const char *const bad[] = {"n1", "n2", "n3"};
+    struct rig g;
+
+    (void)state;
+    spec.check_nodes = true;
+    rig_init(&g, &spec);
+    rig_do(&g, MS_JOB_ADMITTED);
+    for (size_t i = 0; i < 3; i++) {
+        if (i > 0)
+            rig_done(&g, rig_action(&g, MS_JOB_DO_RELEASE)->id);
+        rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+        rig_checked(&g, bad[i], MS_JOB_CHECK_FAILED);
+    }
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_FAILED);
+    assert_true(rig_said(&g, "nodes failed the check 3 times; the last were n3"));
+    rig_finish(&g);
+}
+
+static void test_nodes_are_checked_again_when_a_machine_may_be_the_reason(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    struct rig g;
+
+    (void)state;
+    spec.check_nodes = true;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 1, MS_JOB_APPLICATION, "ValueError");
+    assert_false(rig_has(&g, MS_JOB_DO_CHECK_NODES));
+    rig_done(&g, rig_action(&g, MS_JOB_DO_REPLACE)->id);
+    rig_exit(&g, 0, 2, MS_JOB_NODE_LOST, NULL);
+    assert_false(rig_has(&g, MS_JOB_DO_REPLACE));
+    rig_checked(&g, "n1", MS_JOB_CHECK_FAILED);
+    assert_false(rig_has(&g, MS_JOB_DO_RELEASE)); /* the others run there */
+    assert_true(ms_job_core_avoids(g.core, "n1"));
+    rig_settle(&g);
+    rig_tick(&g, 60);
+    rig_settle(&g);
+    assert_int_equal(ms_job_core_role(g.core, 0).counts[MS_JOB_SLOT_RUNNING], 4);
+    rig_finish(&g);
+}
+
+static void test_a_check_that_cannot_be_made_ends_nothing_that_runs(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    struct rig g;
+
+    (void)state;
+    spec.check_nodes = true;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 2, MS_JOB_HANG, NULL);
+    rig_not_done(&g, rig_action(&g, MS_JOB_DO_CHECK_NODES)->id, MS_JOB_REFUSED, "no");
+    assert_true(rig_said(&g, "the nodes are not checked: no"));
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    rig_finish(&g);
+}
+
+static void test_a_slow_node_is_said_and_used(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    struct rig g;
+
+    (void)state;
+    spec.check_nodes = true;
+    rig_init(&g, &spec);
+    rig_do(&g, MS_JOB_ADMITTED);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    rig_checked(&g, "n1", MS_JOB_CAUSE_NONE);
+    assert_true(rig_said(&g, "node n1 is slow"));
+    assert_false(ms_job_core_avoids(g.core, "n1"));
+    assert_true(rig_has(&g, MS_JOB_DO_CREATE));
+    rig_finish(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +407,11 @@ int main(void)
             test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job),
         cmocka_unit_test(test_a_driver_that_works_again_is_left_alone),
         cmocka_unit_test(test_what_is_replayed_is_the_same),
+        cmocka_unit_test(test_nodes_are_checked_before_the_job),
+        cmocka_unit_test(test_nodes_that_always_fail_the_check_end_the_job),
+        cmocka_unit_test(test_nodes_are_checked_again_when_a_machine_may_be_the_reason),
+        cmocka_unit_test(test_a_check_that_cannot_be_made_ends_nothing_that_runs),
+        cmocka_unit_test(test_a_slow_node_is_said_and_used),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,8 @@ enum ms_job_event_what {
     MS_JOB_ADMITTED,      /* its turn has come: it leaves the queue */
 
     /* The answer to an action, exactly one for each, by its id. */
-    MS_JOB_DONE, /* id. Of CHECK_NODES: reports of what is wrong, by node; none: all well.
+    MS_JOB_DONE, /* id. Of CHECK_NODES: reports of what is wrong, by node; none: all well;
+                    text: what was done.
                     Of DUMP_STACKS: text */
     MS_JOB_NOT_DONE, /* id, failure, text; of CREATE, REPLACE, RESTART, RESIZE also fits,
                         and the ends of ranks as reports */

@@ -92,8 +92,9 @@ struct ms_job_spec {
     bool has_driver;
     uint16_t driver_budget[MS_JOB_BUDGETS];
     int64_t driver_hang_ns; /* as a role's hang_ns */
-    bool
-        check_nodes; /* before the roles are created, and before the job is restarted */
+    /* before the roles are created, before the job is restarted, and before anything is
+     * started again after an end that its machine may have caused */
+    bool check_nodes;
     uint16_t role_restarts_max; /* of a rank's role, when the rank's budget is spent */
     uint16_t job_restarts_max;  /* when a role's budget is spent */
     uint16_t same_error_max;    /* the same application error so often ends the job */

@@ -278,8 +278,8 @@ static int64_t role_ask_ns(const struct ms_job_core *c, const struct ms_core_rol
 
     if (r->retry_ns > c->now_ns)
         return r->retry_ns;
-    if (!ms_core_goes_up(c) || !r->is_up || r->is_given_up)
-        return MS_NEVER;
+    if (!ms_core_goes_up(c) || !r->is_up || r->is_given_up || !ms_capacity_is_up(c))
+        return MS_NEVER; /* or when the check of nodes has been answered */
     at_ns = r->slot_retry_ns;
     if (r->scale_retry_ns > c->now_ns)
         sooner(&at_ns, r->scale_retry_ns);
