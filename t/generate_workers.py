@@ -27,7 +27,8 @@ def answer(prompt: list[int], seq: int, length: int) -> list[int]:
 class Engine:
     """sampling: "length" (tokens until it ends by itself), "pace" (seconds for each chunk),
     "chunk" (tokens of one), and what is to go wrong: "die", "raise", "hang", "linger" (at
-    the first attempt its stream does not end behind its answer)."""
+    the first attempt its stream does not end behind its answer). "waits": seconds in which it
+    says only that it is there."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -54,6 +55,9 @@ class Engine:
         begun = len(context)
         whole = len(request["prompt"]) + sampling.get("length", 10)
         last = min(whole, begun + request["max_new_tokens"])
+        for _ in range(int(sampling.get("waits", 0) / 0.1)):
+            await asyncio.sleep(0.1)
+            yield {"tokens": []}
         if sampling.get("die") == request["seq"]:
             os.kill(os.getpid(), 9)
         while len(context) < last:

@@ -262,6 +262,13 @@ def test_two_schedulers_on_one_cluster(cluster: Make) -> None:
         check(two.submit([5], max_new_tokens=10).result(WAIT_S), 10, 1)
 
 
+def test_a_request_that_waits_in_its_engine_does_not_hang(cluster: Make) -> None:
+    with Scheduler(cluster(Engine, 2), silence=3, probe=5) as sched:
+        group = sched.submit([1], max_new_tokens=10, sampling={"waits": 6})
+        check(group.result(WAIT_S), 10, 1)
+        assert group.samples[0].attempt == 1
+
+
 def test_a_request_that_hangs_goes_elsewhere(cluster: Make) -> None:
     with Scheduler(cluster(Engine, 2), silence=0.5) as sched:
         sampling = {"length": 10, "hang": 1}

@@ -14,7 +14,7 @@
  *     request: rid, attempt, prompt, tokens (generated before: go on behind them),
  *              max_new_tokens, sampling, version, seq
  *     chunk:   tokens (a list or a tensor of integers), logprobs, version, finish_reason; all
- *              but tokens may be missing
+ *              but tokens may be missing. One without tokens says that the request waits
  * and, where it can, abort(rid), pause(), resume() and alive(). A worker in C runs one method
  * at a time, so it has 1 slot; it looks at muster_call_is_cancelled.
  *

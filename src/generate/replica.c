@@ -7,7 +7,8 @@
 #include <math.h>
 
 #define PARK_NS    (30 * MS_NS_PER_S) /* that a request waits for its warm replica */
-#define FIT_KEEP   0.999              /* of what was measured before, at each report */
+#define KV_FULL    0.95 /* of the cache: engines preempt then; reports are a bit behind */
+#define FIT_KEEP   0.999  /* of what was measured before, at each report */
 #define FIT_SPREAD 0.0025 /* relative variance of batches that shows the slope */
 
 struct ms_gen_replica *ms_replica_of(struct ms_scheduler *s,
@@ -221,10 +222,23 @@ static void probe(struct ms_scheduler *s, uint32_t replica)
     d->epoch = r->epoch;
 }
 
+/* Do its requests have more tokens than its cache holds? Then some of them wait. */
+static bool is_full(const struct ms_scheduler *s, const struct ms_gen_replica *r)
+{
+    uint64_t tokens = 0;
+
+    if (r->kv_max == 0 || (double)r->kv < KV_FULL * (double)r->kv_max)
+        return false;
+    for (uint32_t i = r->first; i != MS_NONE; i = s->requests[i].after)
+        tokens += (uint64_t)s->requests[i].prompt + s->requests[i].generated;
+    return (double)tokens >= KV_FULL * (double)r->kv_max;
+}
+
 /* The replica is heard of; which of its requests are not? */
 static void listen_to_requests(struct ms_scheduler *s, uint32_t replica)
 {
     struct ms_gen_replica *r = &s->replicas[replica];
+    uint8_t why = MS_WHY_NONE;
 
     while (r->first != MS_NONE &&
            s->now_ns - s->requests[r->first].since_ns >= s->o.silence_ns) {
@@ -232,7 +246,9 @@ static void listen_to_requests(struct ms_scheduler *s, uint32_t replica)
             evict(s, replica); /* it does not even end what it was told to */
             return;
         }
-        ms_request_abort(s, r->first, MS_WHY_SILENT, false);
+        if (why == MS_WHY_NONE)
+            why = is_full(s, r) ? MS_WHY_PREEMPTED : MS_WHY_SILENT;
+        ms_request_abort(s, r->first, why, false);
     }
 }
 

@@ -80,7 +80,7 @@ int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e)
             over(s, i);
         else
             ms_request_failed(s, i);
-    } else if (e->what != MS_PROGRESS) {
+    } else if (e->what != MS_PROGRESS && e->what != MS_WAITING) {
         attempt_over(s, i);
     }
     return 0;

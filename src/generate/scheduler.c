@@ -310,6 +310,7 @@ static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
     [MS_PAUSE] = ms_weights_pause,
     [MS_RESUME] = ms_weights_resume,
     [MS_TAKE] = ms_deliver_take,
+    [MS_WAITING] = ms_report_take,
 };
 
 /* What moves is decided when nothing waits: a queue keeps replicas full by itself. */

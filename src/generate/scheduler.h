@@ -18,7 +18,8 @@
  *    or its replica went: it never decodes twice at once.
  *  - A replica from which nothing was heard for `silence_ns` while it had work is probed;
  *    without an answer in `probe_ns` it is evicted and its requests resume elsewhere. A
- *    single silent request is aborted and resumes elsewhere.
+ *    single silent request is aborted and resumes elsewhere; that counts as a failure of
+ *    the replica, unless its cache is full: then the engine has preempted the request.
  *  - A request that failed on `poison_replicas` replicas fails its group.
  *  - A group is delivered in one batch at a time: taken with PULL, then CONSUMED, or
  *    RETURNED and delivered again. Oldest version first.
@@ -73,6 +74,8 @@ enum ms_generate_what {
     MS_PAUSE, /* mode: nothing is sent; requests are aborted (ABORT) or go on */
     MS_RESUME,
     MS_TAKE, /* id: one ready group's, whose samples are consumed; -EAGAIN: not ready */
+    MS_WAITING, /* id, attempt: its engine has it but does not decode it, for want of cache;
+                   it is not silent as long as that is said */
     MS_GENERATE_WHATS
 };
 
@@ -123,10 +126,11 @@ enum ms_generate_why {
     MS_WHY_POISON,
     MS_WHY_STALE,
     MS_WHY_FILTERED,
-    MS_WHY_FAILED,  /* explain.h only, from here on: its attempt failed */
-    MS_WHY_LOST,    /* its replica went */
-    MS_WHY_CHUNK,   /* the attempt ended at its max_tokens */
-    MS_WHY_YIELDED, /* of MS_ABORT: it makes way for one that could take longer */
+    MS_WHY_FAILED,    /* explain.h only, from here on: its attempt failed */
+    MS_WHY_LOST,      /* its replica went */
+    MS_WHY_CHUNK,     /* the attempt ended at its max_tokens */
+    MS_WHY_YIELDED,   /* of MS_ABORT: it makes way for one that could take longer */
+    MS_WHY_PREEMPTED, /* of MS_ABORT: silent on a replica whose cache is full */
 };
 
 struct ms_generate_decision {

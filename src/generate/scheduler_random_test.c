@@ -225,7 +225,7 @@ static void report(struct world *w)
     e.attempt = j->attempt;
     e.tokens = j->tokens;
     if (what < 3) {
-        e.what = MS_PROGRESS;
+        e.what = roll(w, 4) ? MS_PROGRESS : MS_WAITING;
     } else if (j->aborting && what < 7) {
         e.what = MS_ABORTED;
     } else if (what == 3) {
@@ -234,7 +234,7 @@ static void report(struct world *w)
     } else if (what == 4) {
         e.what = MS_FAILED;
     }
-    if (e.what != MS_PROGRESS)
+    if (what >= 3)
         *j = w->jobs[--w->job_count];
     assert_int_equal(step(w, &e), 0);
 }

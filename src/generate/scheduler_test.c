@@ -137,6 +137,67 @@ static void test_silent_replica_is_probed_and_evicted(void **state)
     NOTHING(&r);
 }
 
+/* What waits in its engine for cache is not silent, if the engine says so. */
+static void test_waiting_is_not_silence(void **state)
+{
+    RIG(r, .seed = 1, .silence_ns = S(30));
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 2);
+    submit_now(&r, 1, 1);
+    id = r.d[0].id;
+    EVENT(&r, MS_PROGRESS, .id = id, .attempt = 1, .tokens = 12);
+    for (int i = 1; i <= 10; i++) {
+        r.now_ns = S(20 * i);
+        EVENT(&r, MS_WAITING, .id = id, .attempt = 1);
+        EVENT(&r, MS_TICK);
+        NOTHING(&r);
+    }
+    EVENT(&r, MS_WAITING, .id = id, .attempt = 2); /* of no attempt */
+    assert_int_equal(ms_scheduler_stats(r.s).late, 1);
+    EVENT(&r, MS_FINISHED, .id = id, .attempt = 1, .tokens = 20);
+    DECIDED(&r, MS_READY);
+}
+
+static void up_with_cache(struct rig *r, uint32_t replica, uint32_t tokens)
+{
+    EVENT(r,
+          MS_REPLICA_UP,
+          .replica = replica,
+          .epoch = 1,
+          .samples = 4,
+          .tokens = tokens);
+}
+
+/* Where it does not, the scheduler can tell by the tokens that it has sent there: a request
+ * that is silent on a full replica goes elsewhere, as often as it takes. */
+static void test_silent_on_a_full_replica_is_no_failure(void **state)
+{
+    RIG(r, .seed = 1, .silence_ns = S(30));
+    uint64_t ids[4] = {0};
+
+    (void)state;
+    up_with_cache(&r, 0, 100);
+    submit_now(&r, 1, 4);
+    DECIDED(&r, MS_SEND, MS_SEND, MS_SEND, MS_SEND);
+    for (int i = 0; i < 4; i++)
+        ids[i] = r.d[i].id;
+    for (uint32_t attempt = 1; attempt <= 5; attempt++) {
+        r.now_ns += S(20);
+        for (int i = 0; i < 3; i++)
+            EVENT(&r, MS_PROGRESS, .id = ids[i], .attempt = 1, .tokens = 20);
+        r.now_ns += S(20);
+        EVENT(&r, MS_TICK);
+        DECIDED(&r, MS_ABORT); /* 3 * 30 and 10 tokens of 100 */
+        assert_true(r.d[0].id == ids[3]);
+        assert_int_equal(r.d[0].why, MS_WHY_PREEMPTED);
+        EVENT(&r, MS_ABORTED, .id = ids[3], .attempt = attempt);
+        DECIDED(&r, MS_SEND);
+    }
+    assert_int_equal(ms_scheduler_stats(r.s).failed, 0);
+}
+
 static void test_poison_fails_its_group_only(void **state)
 {
     RIG(r, .seed = 1);
@@ -491,6 +552,8 @@ int main(void)
         cmocka_unit_test(test_limits_of_replicas),
         cmocka_unit_test(test_retry_waits_for_the_ack),
         cmocka_unit_test(test_silent_replica_is_probed_and_evicted),
+        cmocka_unit_test(test_waiting_is_not_silence),
+        cmocka_unit_test(test_silent_on_a_full_replica_is_no_failure),
         cmocka_unit_test(test_poison_fails_its_group_only),
         cmocka_unit_test(test_poison_with_few_replicas),
         cmocka_unit_test(test_poison_goes_elsewhere_against_the_plan),

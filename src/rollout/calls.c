@@ -248,8 +248,8 @@ int ms_rollout_call_take_items(struct ms_rollout *r, struct open_call *c)
             return rc;
         is_any = true;
     }
-    if (is_any && c->kind == CALL_GENERATE && (c->tokens != before || !c->request))
-        later(r, c, MS_PROGRESS);
+    if (is_any && c->kind == CALL_GENERATE)
+        later(r, c, c->tokens != before || !c->request ? MS_PROGRESS : MS_WAITING);
     return 0;
 }
 

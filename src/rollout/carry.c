@@ -42,7 +42,7 @@ static struct open_call *stream_of(struct replica *rep,
 static bool goes_on(uint16_t why)
 {
     return why == MS_WHY_MOVED || why == MS_WHY_YIELDED || why == MS_WHY_WEIGHTS ||
-           why == MS_WHY_DRAINED || why == MS_WHY_SILENT;
+           why == MS_WHY_DRAINED || why == MS_WHY_SILENT || why == MS_WHY_PREEMPTED;
 }
 
 /* The stream is cancelled, and then the engine is asked for an answer: it comes behind the

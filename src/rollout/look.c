@@ -120,7 +120,8 @@ void ms_rollout_mark_event(struct ms_rollout *r, const struct ms_generate_event 
     const struct request *q = is_report ? ms_map_find(&r->requests, e->id) : NULL;
     struct ms_rollout_mark *m;
 
-    if (e->what == MS_PROGRESS || e->what == MS_LOAD || e->what == MS_TICK)
+    if (e->what == MS_PROGRESS || e->what == MS_WAITING || e->what == MS_LOAD ||
+        e->what == MS_TICK)
         return;
     m = mark(r);
     m->what = (uint16_t)e->what;

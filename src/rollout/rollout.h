@@ -8,7 +8,8 @@
  * What is called, with plain data (codec 2), on the engine of each replica:
  *   generate(request)  a stream of chunks {"tokens": [...], "logprobs": [...],
  *                      "version": n, "finish_reason": text}, all but tokens optional, or one
- *                      such map as its result. The request is a map: rid, attempt, prompt,
+ *                      such map as its result. One without tokens says that the request
+ *                      waits in the engine, and is not hung. The request is a map: rid, attempt, prompt,
  *                      tokens (generated before: go on behind them), max_new_tokens (of this
  *                      attempt), sampling, version
  *   abort(rid)         stop that request; the answer says that it is over. Before it the
