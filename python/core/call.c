@@ -454,19 +454,30 @@ static PyObject *inbox_fileno(PyObject *self, PyObject *unused)
 
 static PyObject *inbox_take(PyObject *self, PyObject *unused)
 {
+    struct ms_inbox *inbox = ((struct inbox *)self)->inbox;
     uint64_t tags[256];
-    size_t n =
-        ms_inbox_take(((struct inbox *)self)->inbox, tags, sizeof tags / sizeof *tags);
-    PyObject *list = PyList_New(0);
+    PyObject *list;
+    size_t n;
 
+    Py_BEGIN_ALLOW_THREADS;
+    n = ms_inbox_take(inbox, tags, sizeof tags / sizeof *tags);
+    Py_END_ALLOW_THREADS;
+    list = PyList_New(0);
     for (size_t i = 0; list && i < n; i++)
         if (!core_append(list, PyLong_FromUnsignedLongLong(tags[i])))
             Py_CLEAR(list);
     return list;
 }
 
+static PyObject *inbox_rest(PyObject *self, PyObject *unused)
+{
+    ms_inbox_rest(((struct inbox *)self)->inbox);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef inbox_methods[] = {{"fileno", inbox_fileno, METH_NOARGS, NULL},
                                       {"take", inbox_take, METH_NOARGS, NULL},
+                                      {"rest", inbox_rest, METH_NOARGS, NULL},
                                       {NULL, NULL, 0, NULL}};
 
 static PyType_Slot inbox_slots[] = {{Py_tp_new, inbox_new},

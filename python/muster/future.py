@@ -376,6 +376,7 @@ def _arrivals(futures: list[Future], deadline: float | None) -> Iterator[int]:
         yield from _arrivals_in(mine.inbox, mine.tags, futures, deadline)
     finally:
         mine.busy = False
+        mine.inbox.rest()
 
 
 def _arrivals_in(

@@ -91,11 +91,24 @@ static void settle_forgotten(struct ms_call *c)
     c->len = c->body ? p->failure_len : 0;
 }
 
+/* Who takes from the inbox that has the connection may be busy for as long as it has it. Of a
+ * call that was just made there is no answer yet. */
+static void look_past_inbox(struct ms_call *c)
+{
+    struct ms_peer *p = c->peer;
+
+    if (c->done || p->armed != ARMED_INBOX || ms_now_ns() < c->begun_ns + MS_SPIN_NS)
+        return;
+    ms_peer_read(p, NULL, 0);
+    ms_peer_hand_over(p);
+}
+
 bool ms_call_is_done(struct ms_call *c)
 {
-    MS_LOCK(&c->peer->lock);
+    MS_PEER_LOCK(c->peer);
 
     settle_forgotten(c);
+    look_past_inbox(c);
     return c->done;
 }
 
@@ -424,8 +437,10 @@ int ms_call_notify(struct ms_call *c, struct ms_inbox *i, uint64_t tag)
 
     settle_forgotten(c);
     rc = ms_notice_add(c, i, tag, has_news(c));
-    if (!c->done)
+    if (!c->done) {
         ms_client_wake_at(c->peer->client, c->deadline_ns);
+        ms_inbox_adopt(i, c);
+    }
     ms_peer_hand_over(c->peer);
     return rc;
 }

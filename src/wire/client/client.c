@@ -53,19 +53,6 @@ static struct ms_peer *next_peer(struct ms_client *c, struct ms_peer *p)
 
 /* ---- what the loop's thread does ------------------------------------------------- */
 
-/* A connection that nobody waits for has something, or has room again. */
-static void on_peer(struct ms_peer *p)
-{
-    MS_PEER_LOCK(p);
-
-    p->armed = false;
-    if (p->conn && ms_conn_wants_write(p->conn))
-        ms_conn_flush(p->conn); /* its failure is read as the end of file */
-    if (p->conn && !p->reading)
-        ms_peer_read(p, NULL, 0);
-    ms_peer_hand_over(p);
-}
-
 static void on_epoll(void *arg, unsigned events)
 {
     struct ms_client *c = arg;
@@ -77,7 +64,7 @@ static void on_epoll(void *arg, unsigned events)
         struct ms_peer *p = peer_by_id(c, ev[i].data.u64);
 
         if (p)
-            on_peer(p);
+            ms_peer_ready(p, ARMED_LOOP);
         ms_peer_unref(p);
     }
 }
@@ -291,7 +278,9 @@ void ms_client_forget(struct ms_client *c)
         p->conn = NULL; /* leaked on purpose: the parent owns what it stood for */
         p->state = PEER_DEAD;
         p->may_have_successor = false; /* nobody here asks for a successor */
-        p->reading = p->armed = false;
+        p->reading = false;
+        p->armed = NOT_ARMED;
+        p->inbox = NULL; /* leaked likewise */
         ms_list_init(&p->waiters);
         ms_list_init(&p->garbage);
         p->failure = ms_failure_pack(MUSTER__FAILURE__KIND__REFUSED,

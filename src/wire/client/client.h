@@ -179,12 +179,19 @@ int ms_call_take_item(
 /* ---- completions for event loops ------------------------------------------------- */
 
 /* Where completions go for those that cannot block: a descriptor that becomes readable,
- * and a list of tags. */
+ * and a list of tags. Who takes them reads the connections that they come over: for
+ * MS_INBOX_READS_NS after a call was made or told to it the descriptor stands for these
+ * connections, so that no other thread must wake up for an answer. After that, and where
+ * several inboxes hear of the calls of one peer, the loop reads. Who waits in another way, by
+ * ms_call_wait or by looking at ms_call_is_done, reads too: it never waits for the taker. */
 struct ms_inbox *ms_inbox_create(void);
-void ms_inbox_unref(struct ms_inbox *i);
+void ms_inbox_unref(struct ms_inbox *i); /* the owner's; rests first */
 int ms_inbox_fd(const struct ms_inbox *i);
-/* Take at most `room` tags; their count. */
+/* Take at most `room` tags; their count, which may be 0 although the descriptor was
+ * readable: what had come was not the whole. Never blocks. */
 size_t ms_inbox_take(struct ms_inbox *i, uint64_t *tags, size_t room);
+/* Nobody waits for it any more: from now on the loop reads, until a call is told to it. */
+void ms_inbox_rest(struct ms_inbox *i);
 /* Put `tag` there when the call is done (at once if it is), and, for a stream, whenever
  * items arrive. A tag is there once until it is taken: then look for all that has come.
  * 0 or -ENOMEM. */

@@ -14,8 +14,10 @@
  * connection, which belongs to the thread that set `reading`. The client's lock
  * guards the list of peers and is never taken inside a peer's.
  *
- * A connection that has open calls is always read: by a waiting thread, or else by the
- * loop (`armed`). A thread that stops reading calls ms_peer_hand_over.
+ * A connection that has open calls is always read: by a waiting thread, or else (`armed`) by
+ * whoever takes from the inbox of its calls, or by the loop. A thread that stops reading
+ * calls ms_peer_hand_over. An inbox is for those who may be busy with other things, so it has
+ * a connection for MS_INBOX_READS_NS after a call, and only if all open calls are told to it.
  *
  * A call that was given up, cancelled or past its deadline, is done, but stays in `calls`:
  * its answer may still come, and what that grants is ours until it is given back. So the
@@ -70,6 +72,9 @@ enum peer_state {
     PEER_SEEKING /* it is dead, and who has its place is asked */
 };
 
+/* Who hears of what comes over a connection that no thread reads. */
+enum peer_armed { NOT_ARMED, ARMED_LOOP, ARMED_INBOX };
+
 struct ms_peer {
     _Atomic unsigned refs;
     struct ms_client *client;
@@ -84,8 +89,10 @@ struct ms_peer {
     enum peer_state state;
     struct ms_conn *conn;
     uint8_t session[MS_SESSION_SIZE];
-    bool reading; /* a thread reads the connection */
-    bool armed;   /* the loop will */
+    bool reading;           /* a thread reads the connection */
+    enum peer_armed armed;  /* else: who will */
+    struct ms_inbox *inbox; /* with the connection among its descriptors; NULL: none */
+    int64_t inbox_until_ns; /* how long that reads it; 0: it does not */
     bool locked_read;
     struct ms_list waiters; /* threads in ms_call_wait */
     struct ms_list garbage; /* calls to unreference when the lock is free */
@@ -254,6 +261,8 @@ int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns);
 
 /* peer_read.c; the peer's lock is held */
 void ms_peer_arm(struct ms_peer *p);
+/* `where`, which was armed, has heard of it. Locks the peer. */
+void ms_peer_ready(struct ms_peer *p, enum peer_armed where);
 /* Read with the role taken; lets go of the lock meanwhile. Polls first if
  * `spin`, then waits until until_ns (0: not at all). 0, -EINTR or -ETIMEDOUT.
  */
@@ -282,6 +291,13 @@ uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
                          size_t *len);
 
 /* inbox.c; the peer's lock is held */
+/* It hears of this call: it reads the connection for a while, if no other inbox hears of the
+ * calls over it. */
+void ms_inbox_adopt(struct ms_inbox *i, struct ms_call *c);
+/* The connection is no more among its descriptors. */
+void ms_inbox_release(struct ms_peer *p);
+/* Hear of the connection once, or not. */
+void ms_inbox_watch(struct ms_peer *p, bool is_armed);
 void ms_notices_put(struct ms_call *c);
 void ms_notices_free(struct ms_call *c);
 int ms_notice_add(struct ms_call *c, struct ms_inbox *i, uint64_t tag, bool now);

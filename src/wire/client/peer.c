@@ -333,8 +333,11 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
         ms_peer_drop_call(p, c);
         return;
     }
-    if (!spec->waits)
-        ms_peer_hand_over(p);
+    if (spec->waits)
+        return;
+    if (p->inbox_until_ns) /* as with the calls before it */
+        p->inbox_until_ns = c->begun_ns + MS_INBOX_READS_NS;
+    ms_peer_hand_over(p);
 }
 
 static struct ms_call *call_create(struct ms_peer *p, const struct ms_call_spec *spec)

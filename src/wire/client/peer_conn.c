@@ -52,10 +52,12 @@ static void drop_conn(struct ms_peer *p, bool is_dead)
     if (ms_conn_has_sent(p->conn) && !is_dead)
         mark_sent(p);
     epoll_ctl(p->client->epoll_fd, EPOLL_CTL_DEL, ms_conn_fd(p->conn), NULL);
+    ms_inbox_release(p);
     ms_conn_destroy(p->conn);
     ms_fd_close(&p->probe_fd);
     p->conn = NULL;
-    p->armed = p->is_working = false;
+    p->armed = NOT_ARMED;
+    p->is_working = false;
 }
 
 void ms_peer_drop_conn(struct ms_peer *p)

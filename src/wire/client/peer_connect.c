@@ -148,7 +148,7 @@ static int conn_begin(struct ms_peer *p, struct ms_transport *t)
         ms_peer_drop_conn(p);
         return rc;
     }
-    p->armed = false;
+    p->armed = NOT_ARMED;
     p->is_network = ms_conn_is_network(p->conn);
     p->is_remote = p->is_network && !ms_tcp_is_same_host(fd);
     p->opened_ns = p->expect_ns = ms_now_ns();
@@ -285,5 +285,10 @@ int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
         other_ns = p->seek_ns > now_ns ? p->seek_ns : now_ns + MS_SEEK_NS;
     else if (p->state == PEER_UP && p->conn && p->is_network)
         other_ns = ms_peer_check_silence(p, now_ns);
+    if (p->armed == ARMED_INBOX) {
+        ms_peer_arm(p); /* at the loop, if the inbox has had its time */
+        if (p->armed == ARMED_INBOX && p->inbox_until_ns < next_ns)
+            next_ns = p->inbox_until_ns;
+    }
     return other_ns < next_ns ? other_ns : next_ns;
 }

@@ -9,9 +9,9 @@
 #include <sched.h>
 #include <sys/epoll.h>
 
-/* ---- the loop as the reader ------------------------------------------------------ */
+/* ---- the loop or an inbox as the reader ------------------------------------------- */
 
-/* For these, once, and for room if that is missing. */
+/* By the loop: for these, once, and for room if that is missing. */
 static void watch(struct ms_peer *p, unsigned events)
 {
     struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.u64 = p->id};
@@ -21,20 +21,45 @@ static void watch(struct ms_peer *p, unsigned events)
     epoll_ctl(p->client->epoll_fd, EPOLL_CTL_MOD, ms_conn_fd(p->conn), &ev);
 }
 
-void ms_peer_arm(struct ms_peer *p)
+static void set_armed(struct ms_peer *p, enum peer_armed armed)
 {
-    if (!p->conn || (p->armed && !ms_conn_wants_write(p->conn)))
-        return;
-    p->armed = !p->reading;
-    watch(p, p->armed ? EPOLLIN | EPOLLRDHUP : 0);
+    enum peer_armed before = p->armed;
+
+    p->armed = armed;
+    if (before != armed && before == ARMED_INBOX)
+        ms_inbox_watch(p, false);
+    if (before != armed && armed == ARMED_INBOX)
+        ms_inbox_watch(p, true);
+    if ((before != armed && (before == ARMED_LOOP || armed == ARMED_LOOP)) ||
+        ms_conn_wants_write(p->conn))
+        watch(p, armed == ARMED_LOOP ? EPOLLIN | EPOLLRDHUP : 0);
 }
 
-static void disarm(struct ms_peer *p)
+static enum peer_armed who_reads(const struct ms_peer *p)
 {
-    if (!p->armed)
-        return;
-    p->armed = false;
-    watch(p, 0);
+    if (p->reading)
+        return NOT_ARMED;
+    return p->inbox_until_ns && ms_now_ns() < p->inbox_until_ns ? ARMED_INBOX
+                                                                : ARMED_LOOP;
+}
+
+void ms_peer_arm(struct ms_peer *p)
+{
+    if (p->conn)
+        set_armed(p, who_reads(p));
+}
+
+void ms_peer_ready(struct ms_peer *p, enum peer_armed where)
+{
+    MS_PEER_LOCK(p);
+
+    if (p->armed == where)
+        p->armed = NOT_ARMED;
+    if (p->conn && ms_conn_wants_write(p->conn))
+        ms_conn_flush(p->conn); /* its failure is read as the end of file */
+    if (p->conn && !p->reading)
+        ms_peer_read(p, NULL, 0);
+    ms_peer_hand_over(p);
 }
 
 void ms_peer_hand_over(struct ms_peer *p)
@@ -267,7 +292,8 @@ int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns)
     struct ms_error err = {0};
     int rc, waited = 1; /* 1: there was no need to */
 
-    disarm(p);
+    if (p->armed != NOT_ARMED)
+        set_armed(p, NOT_ARMED);
     p->reading = true;
     if (ms_conn_is_ready(p->conn))
         rc = read_proven(p, c, until_ns, &waited, &err);
