@@ -258,6 +258,7 @@ static int set_up_signals(struct ms_agent *a)
 
     signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how they ended */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log that may not grow is an error of its write */
     signal(SIGQUIT, SIG_IGN);
     if (a->link) {
         signal(SIGINT, SIG_IGN);

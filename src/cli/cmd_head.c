@@ -69,6 +69,7 @@ static void block_signals(sigset_t *awaited)
     sigaddset(awaited, SIGALRM);
     sigprocmask(SIG_BLOCK, awaited, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
 }
 
 static int wait_for_end(const sigset_t *awaited, struct ms_head_events *events)

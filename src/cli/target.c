@@ -201,12 +201,9 @@ static enum ms_exit take_address(struct ms_target *t, const char *address)
     return MS_EXIT_OK;
 }
 
-enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
+static enum ms_exit set_timeout(struct ms_target *t, const struct ms_cli *cli)
 {
-    const char *address = given_address(cli);
-    const struct ms_session *session = NULL;
     int64_t seconds = ms_cli_number(cli, MS_OPT_TIMEOUT, TIMEOUT_S);
-    enum ms_exit code;
 
     *t = (struct ms_target){.cli = cli, .timeout_ns = seconds * MS_NS_PER_S};
     if (seconds > TIMEOUT_MAX_S)
@@ -215,6 +212,33 @@ enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
                            "--timeout is '%lld', not a whole number from 1 to %d",
                            (long long)seconds,
                            TIMEOUT_MAX_S);
+    return MS_EXIT_OK;
+}
+
+enum ms_exit
+ms_target_init_named(struct ms_target *t, const struct ms_cli *cli, const char *name)
+{
+    enum ms_exit code = set_timeout(t, cli);
+
+    if (!code)
+        code = ms_sessions_init(&t->sessions, cli);
+    if (code)
+        return code;
+    for (size_t i = 0; i < t->sessions.count; i++)
+        if (strcmp(t->sessions.all[i].name, name) == 0)
+            return take_session(t, &t->sessions.all[i]);
+    return ms_out_fail(
+        cli, MS_EXIT_NOT_RUNNING, "session '%s' is not there any more", name);
+}
+
+enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
+{
+    const char *address = given_address(cli);
+    const struct ms_session *session = NULL;
+    enum ms_exit code = set_timeout(t, cli);
+
+    if (code)
+        return code;
     if (ms_cli_has(cli, MS_OPT_HEAD) && ms_cli_has(cli, MS_OPT_SESSION))
         return ms_out_fail(cli, MS_EXIT_USAGE, "--head or --session, not both");
     code = ms_sessions_init(&t->sessions, cli);

@@ -55,6 +55,9 @@ bool ms_target_is_remote(const struct ms_cli *cli);
 
 /* Find it; no request is sent yet. Finish it also after a failure. */
 enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli);
+/* The session of that name, also if its head is not there now: it may be back soon. */
+enum ms_exit
+ms_target_init_named(struct ms_target *t, const struct ms_cli *cli, const char *name);
 void ms_target_finish(struct ms_target *t);
 
 /* How many sessions run on this machine besides the target. */

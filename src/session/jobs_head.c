@@ -6,18 +6,23 @@
 #include "head/ops/answer.h"
 #include "head/ops/verbs.h"
 #include "io/session/secret.h"
+#include "io/tree.h"
 #include "session/find.h"
 #include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* How long a head that is being started again may take: to be found, and to answer. */
-#define COMING_NS (2 * MS_NS_PER_S)
+/* How long a head that is being started again may take; how long one is waited for that nobody
+ * starts again, but perhaps systemd its keeper; or that could not come up last time. */
 #define BACK_NS   (30 * MS_NS_PER_S)
+#define UNKEPT_NS (2 * MS_NS_PER_S)
+#define FAILED_NS (1 * MS_NS_PER_S)
 #define LOOK_NS   (100 * MS_NS_PER_MS)
 
 static void pause_some(void)
@@ -29,18 +34,40 @@ static void pause_some(void)
 
 /* ---- which ------------------------------------------------------------------------- */
 
-const struct ms_session *
-ms_jobs_session(const struct ms_session *all, size_t count, bool *coming)
+static void look_for_keeper(struct ms_jobs_absent *a)
+{
+    char root[MS_SESSION_DIR_MAX], path[PATH_MAX], text[sizeof a->why + 16] = "";
+    char name[32] = "", *end = text;
+
+    a->is_kept = false;
+    a->why[0] = 0;
+    if (ms_session_root(root, NULL) < 0)
+        return;
+    snprintf(path, sizeof path, "%s/" MS_JOBS_SESSION "/" MS_JOBS_KEEPER, root);
+    if (ms_tree_read(AT_FDCWD, path, text, sizeof text) <= 0)
+        return;
+    a->keeper = (pid_t)strtol(text, &end, 10);
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)a->keeper);
+    a->is_kept = a->keeper > 0 && ms_tree_read(AT_FDCWD, path, name, sizeof name) > 0 &&
+                 strcmp(name, MS_JOBS_KEEPER_NAME "\n") == 0;
+    if (*end == '\n')
+        snprintf(a->why, sizeof a->why, "%.*s", (int)strcspn(end + 1, "\n"), end + 1);
+}
+
+const struct ms_session *ms_jobs_session(const struct ms_session *all,
+                                         size_t count,
+                                         struct ms_jobs_absent *absent)
 {
     const struct ms_session *only = NULL;
     size_t daemons = 0;
 
-    *coming = false;
+    absent->was_killed = false;
     for (size_t i = 0; i < count; i++) {
         const struct ms_session *s = &all[i];
         bool is_named = strcmp(s->name, MS_JOBS_SESSION) == 0;
 
-        *coming = *coming || (is_named && !s->alive);
+        if (is_named && !s->alive)
+            absent->was_killed = s->driver_pid > 0;
         if (!s->alive || !s->is_daemon)
             continue;
         if (is_named)
@@ -48,17 +75,51 @@ ms_jobs_session(const struct ms_session *all, size_t count, bool *coming)
         only = s;
         daemons++;
     }
+    look_for_keeper(absent);
     return daemons == 1 ? only : NULL;
 }
 
-static int look(struct ms_jobs_head *out, bool *coming, struct ms_error *err)
+bool ms_jobs_may_come(const struct ms_jobs_absent *a)
+{
+    int64_t patience_ns = 0;
+
+    if (a->is_kept)
+        patience_ns = a->why[0] ? FAILED_NS : BACK_NS;
+    else if (a->was_killed)
+        patience_ns = UNKEPT_NS;
+    return ms_now_ns() - a->since_ns < patience_ns;
+}
+
+int ms_jobs_explain(const struct ms_jobs_absent *a, struct ms_error *err)
+{
+    if (a->is_kept && a->why[0])
+        return ms_error_set(
+            err,
+            -ENOENT,
+            "the head for jobs cannot start: %s; process %d tries again",
+            a->why,
+            (int)a->keeper);
+    if (a->was_killed)
+        return ms_error_set(
+            err,
+            -ENOENT,
+            "the head for jobs was killed, and %s; `muster submit FILE` "
+            "starts one that goes on with its jobs",
+            a->is_kept ? "is not back yet" : "nobody starts it again");
+    return ms_error_set(
+        err,
+        -ENOENT,
+        "no head of this user hosts jobs here; `muster submit FILE` starts one");
+}
+
+static int
+look(struct ms_jobs_head *out, struct ms_jobs_absent *absent, struct ms_error *err)
 {
     struct ms_session *all = NULL;
     const struct ms_session *s;
     int count = ms_session_list(&all, err), rc = count < 0 ? count : -ENOENT;
 
-    *coming = false;
-    s = count > 0 ? ms_jobs_session(all, (size_t)count, coming) : NULL;
+    s = count >= 0 ? ms_jobs_session(all, (size_t)count, absent) : NULL;
     if (s) {
         memcpy(out->secret, s->secret, sizeof out->secret);
         snprintf(out->address, sizeof out->address, "%s/head.sock", s->dir);
@@ -88,22 +149,14 @@ static int find_named(struct ms_jobs_head *out, struct ms_error *err)
 int ms_jobs_head_find(struct ms_jobs_head *out, struct ms_error *err)
 {
     const char *named = getenv("MUSTER_ADDRESS");
-    int64_t until_ns = ms_now_ns() + COMING_NS;
-    bool coming = false;
+    struct ms_jobs_absent absent = {.since_ns = ms_now_ns()};
     int rc;
 
     if (named && named[0] && strcmp(named, "local") != 0)
         return find_named(out, err);
-    while ((rc = look(out, &coming, err)) == -ENOENT && coming &&
-           ms_now_ns() < until_ns)
+    while ((rc = look(out, &absent, err)) == -ENOENT && ms_jobs_may_come(&absent))
         pause_some();
-    if (rc == -ENOENT)
-        ms_error_set(
-            err,
-            rc,
-            "no head of this user hosts jobs here; `muster submit FILE` starts "
-            "one");
-    return rc;
+    return rc == -ENOENT ? ms_jobs_explain(&absent, err) : rc;
 }
 
 /* ---- asking ------------------------------------------------------------------------ */
@@ -172,7 +225,7 @@ may_come(Muster__DriverToHead__BodyCase what, int rc, const struct ms_error *err
 {
     if (rc == -EPIPE || rc == -ECONNRESET || rc == -ECONNABORTED)
         return ms_verb_find(what)->is_question;
-    return rc == -ECONNREFUSED || rc == -ENOENT ||
+    return rc == -ECONNREFUSED || rc == -ENOENT || rc == -EAGAIN ||
            (rc == -EREMOTEIO && strstr(err->text, "has just started again"));
 }
 

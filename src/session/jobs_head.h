@@ -21,13 +21,30 @@ struct ms_jobs_head {
     uint8_t secret[MS_SESSION_SECRET_SIZE];
 };
 
-/* Which of these sessions hosts jobs. NULL: none; *coming: the one called `jobs` is not
- * alive, and perhaps about to be started again. */
-const struct ms_session *
-ms_jobs_session(const struct ms_session *all, size_t count, bool *coming);
+/* The process above that head, which starts it again, has a file in its folder: its number, and
+ * in the second line why the last head has not come up. */
+#define MS_JOBS_KEEPER      "keeper"
+#define MS_JOBS_KEEPER_NAME "muster-keep" /* as ps shows it */
 
-/* 0; -ENOENT: there is none, also none that comes back within 2 s; else why it cannot be
- * known. */
+/* What is known of a head that is not there. */
+struct ms_jobs_absent {
+    int64_t since_ns; /* the caller's: when it began to look */
+    bool was_killed;  /* it has not ended in order */
+    bool is_kept;     /* there is a process that starts it again: */
+    pid_t keeper;
+    char why[384]; /* the last one has not come up; "": it has */
+};
+
+/* Which of these sessions hosts jobs. NULL: none, and *absent says what is known of it. */
+const struct ms_session *ms_jobs_session(const struct ms_session *all,
+                                         size_t count,
+                                         struct ms_jobs_absent *absent);
+/* It is worth looking again, after a pause. */
+bool ms_jobs_may_come(const struct ms_jobs_absent *absent);
+/* Why there is none, for a person. -ENOENT. */
+int ms_jobs_explain(const struct ms_jobs_absent *absent, struct ms_error *err);
+
+/* 0; -ENOENT: there is none, also none that comes back; else why it cannot be known. */
 int ms_jobs_head_find(struct ms_jobs_head *out, struct ms_error *err);
 
 /* The body `what` of a DriverToHead and its answer, which the caller frees with

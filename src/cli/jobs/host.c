@@ -12,27 +12,17 @@
 #define BACK_NS (30 * MS_NS_PER_S)
 #define LOOK_NS (100 * MS_NS_PER_MS)
 
-static enum ms_exit
-find_named(struct ms_target *t, const struct ms_cli *cli, char *name)
-{
-    struct ms_cli named = *cli;
-    enum ms_exit code;
-
-    named.values[MS_OPT_SESSION] = name;
-    code = ms_target_init(t, &named);
-    t->cli = cli;
-    return code;
-}
-
 /* 0: it is there, with its name. */
-static int look(const struct ms_cli *cli, char name[MS_NAME_MAX + 1], bool *coming)
+static int look(const struct ms_cli *cli,
+                char name[MS_NAME_MAX + 1],
+                struct ms_jobs_absent *absent)
 {
     MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};
     const struct ms_session *s;
 
     if (ms_sessions_init(&all, cli))
         return -EIO;
-    s = ms_jobs_session(all.all, all.count, coming);
+    s = ms_jobs_session(all.all, all.count, absent);
     if (!s)
         return -ENOENT;
     memcpy(name, s->name, MS_NAME_MAX + 1);
@@ -45,16 +35,16 @@ static int start_head(const struct ms_cli *cli, char name[MS_NAME_MAX + 1])
     int64_t until_ns = ms_now_ns() + BACK_NS;
     struct ms_error err = {0};
     const char *kept_by = "";
-    bool coming = false;
+    struct ms_jobs_absent absent = {0};
     int rc = ms_keep_start(&kept_by, &err);
 
-    if (rc < 0 && look(cli, name, &coming) == 0)
+    if (rc < 0 && look(cli, name, &absent) == 0)
         return 0; /* another command has started one at the same time */
     if (rc < 0) {
         ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
         return rc;
     }
-    while ((rc = look(cli, name, &coming)) == -ENOENT && ms_now_ns() < until_ns) {
+    while ((rc = look(cli, name, &absent)) == -ENOENT && ms_now_ns() < until_ns) {
         struct timespec pause = ms_timespec(LOOK_NS);
 
         nanosleep(&pause, NULL);
@@ -72,31 +62,32 @@ static int start_head(const struct ms_cli *cli, char name[MS_NAME_MAX + 1])
 
 enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool start)
 {
-    int64_t until_ns = ms_now_ns() + 2 * MS_NS_PER_S;
+    struct ms_jobs_absent absent = {.since_ns = ms_now_ns()};
+    struct ms_error why = {0};
     char name[MS_NAME_MAX + 1];
-    bool coming = false;
     int rc;
 
     *t = (struct ms_target){.cli = cli};
     if (ms_target_is_remote(cli) || ms_cli_has(cli, MS_OPT_SESSION))
         return ms_target_init(t, cli);
-    rc = look(cli, name, &coming);
-    while (rc == -ENOENT && coming && ms_now_ns() < until_ns) {
+    while ((rc = look(cli, name, &absent)) == -ENOENT && ms_jobs_may_come(&absent) &&
+           (absent.is_kept || !start)) {
         struct timespec pause = ms_timespec(LOOK_NS);
 
         nanosleep(&pause, NULL);
-        rc = look(cli, name, &coming);
     }
-    if (rc == -ENOENT && start && start_head(cli, name) < 0)
-        return MS_EXIT_FAILED;
-    if (rc == -ENOENT && start)
+    if (rc == -ENOENT && start && !absent.is_kept) {
+        if (start_head(cli, name) < 0)
+            return MS_EXIT_FAILED;
         rc = 0;
+    }
+    if (rc == -ENOENT) {
+        ms_jobs_explain(&absent, &why);
+        return ms_out_fail(cli, MS_EXIT_NOT_RUNNING, "%s", why.text);
+    }
     if (rc < 0)
-        return ms_out_fail(cli,
-                           MS_EXIT_NOT_RUNNING,
-                           "no head of this user hosts jobs here; `muster submit FILE` "
-                           "starts one");
-    return find_named(t, cli, name);
+        return MS_EXIT_FAILED; /* it was said why */
+    return ms_target_init_named(t, cli, name);
 }
 
 int ms_jobs_try(const struct ms_target *t,
@@ -133,5 +124,11 @@ enum ms_exit ms_jobs_ask(const struct ms_target *t,
     int rc = ms_jobs_head_ask(
         t->address, t->secret, what, want, t->timeout_ns, answer, &err);
 
+    if (rc == -EPIPE || rc == -ECONNRESET)
+        return ms_out_fail(t->cli,
+                           MS_EXIT_UNREACHABLE,
+                           "%s was killed while it was asked; look whether it was done "
+                           "(`muster list jobs`) before you ask again",
+                           t->who);
     return rc < 0 ? ms_jobs_fail(t, rc, &err) : MS_EXIT_OK;
 }

@@ -4,7 +4,9 @@
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
 #include "io/proc.h"
+#include "io/session/session.h"
 #include "io/sock.h"
+#include "io/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,24 +21,81 @@
 #include <sys/wait.h>
 
 /* `muster keep FD WORD...` runs `muster head --listen 127.0.0.1:PORT WORD...`. A head that was
- * killed is started again; one that ends by itself ends this too. FD is closed when the head
- * has said where it listens, or gets a sentence that says why it does not; "-": nobody waits
- * for that. SIGTERM is passed on. */
+ * killed is started again, soon and however often; one that cannot come up again (a damaged
+ * journal, a full disk) is tried until its agents have given it up. One that ends by itself
+ * ends this too. FD is closed when the head has said where it listens, or gets a sentence that
+ * says why it does not; "-": nobody waits for that. SIGTERM is passed on.
+ *
+ * While it runs, the file `keeper` in the session's folder has its process and why the last
+ * head has not come up, for commands that find no head. `port` has the port, for the next
+ * keeper. */
 
-/* A head that lived less long has not come up: it is started again later each time. */
-#define SOON_NS  (5 * MS_NS_PER_S)
-#define PAUSE_NS (200 * MS_NS_PER_MS)
+/* A head that lived less long is started again later each time, up to PAUSE_NS << LATER_MAX,
+ * or LATER_UP_MAX if it had come up. */
+#define SOON_NS    (5 * MS_NS_PER_S)
+#define PAUSE_NS   (200 * MS_NS_PER_MS)
+#define GIVE_UP_NS (300 * MS_NS_PER_S) /* as agents give up a head */
+#define PORT       "port"
 
-enum { SOON_MAX = 8, WHY_MAX = 512 };
+enum { LATER_MAX = 4, LATER_UP_MAX = 2, KILLED_MAX = 8, WHY_MAX = 512 };
 
 struct keep {
     int port_fd; /* holds the port while no head has it */
     char listen[32];
+    in_port_t port;
     int signal_fd, said_fd; /* said_fd: what the head says first; -1: it has */
     sigset_t before;
     pid_t head;
     bool is_ending;
+    bool has_come_up;  /* the head of now */
+    char why[WHY_MAX]; /* what it said instead */
+    int64_t up_ns;     /* when one was last there; 0: never */
+    unsigned later;    /* heads that lived shortly, one after the other */
 };
+
+/* ---- its files ---------------------------------------------------------------------- */
+
+/* Of the session's folder. */
+static int path_of(const char *name, char out[PATH_MAX])
+{
+    char root[MS_SESSION_DIR_MAX];
+    int rc = ms_session_root(root, NULL);
+
+    snprintf(out, PATH_MAX, "%s/" MS_JOBS_SESSION "/%s", root, name);
+    return rc;
+}
+
+/* Without a folder there was no head yet. */
+static void write_file(const char *name, long number, const char *text)
+{
+    char path[PATH_MAX], next[PATH_MAX + 8];
+    FILE *f;
+
+    if (path_of(name, path) < 0)
+        return;
+    snprintf(next, sizeof next, "%s.new", path);
+    f = fopen(next, "we");
+    if (!f)
+        return;
+    fprintf(f, "%ld\n%s\n", number, text);
+    if (fclose(f) != 0 || rename(next, path) < 0)
+        unlink(next);
+}
+
+static void note(const char *why)
+{
+    write_file(MS_JOBS_KEEPER, getpid(), why);
+}
+
+static void forget_note(void)
+{
+    struct ms_jobs_absent known = {0};
+    char path[PATH_MAX];
+
+    ms_jobs_session(NULL, 0, &known);
+    if (known.is_kept && known.keeper == getpid() && path_of(MS_JOBS_KEEPER, path) == 0)
+        unlink(path);
+}
 
 /* ---- the supervisor ---------------------------------------------------------------- */
 
@@ -67,6 +126,9 @@ static int start_head(struct keep *k, char *const *words)
         run_head(k, words, ends[1]);
     close(ends[1]);
     k->said_fd = ends[0];
+    fcntl(k->said_fd, F_SETFL, O_NONBLOCK); /* its children may have the other end */
+    k->has_come_up = false;
+    snprintf(k->why, sizeof k->why, "it was killed while it started");
     return k->head < 0 ? -errno : 0;
 }
 
@@ -82,7 +144,7 @@ static void on_signals(struct keep *k)
         }
 }
 
-/* What the head says; the first line goes to who waits, or where we print. */
+/* What the head says first goes to who waits, or where we print, unless it is there now. */
 static void on_said(struct keep *k, int *ready_fd)
 {
     char text[WHY_MAX];
@@ -93,9 +155,15 @@ static void on_said(struct keep *k, int *ready_fd)
         return;
     }
     text[n] = 0;
-    if (!strstr(text, "listening") &&
-        write(*ready_fd >= 0 ? *ready_fd : STDERR_FILENO, text, (size_t)n) < 0)
-        n = 0;
+    if (strstr(text, "listening")) {
+        k->has_come_up = true;
+        note("");
+        write_file(PORT, k->port, "");
+    } else if (!k->has_come_up) {
+        snprintf(k->why, sizeof k->why, "%.*s", (int)strcspn(text, "\n"), text);
+        if (write(*ready_fd >= 0 ? *ready_fd : STDERR_FILENO, text, (size_t)n) < 0)
+            n = 0;
+    }
     ms_fd_close(ready_fd);
 }
 
@@ -120,12 +188,50 @@ static int wait_head(struct keep *k, int *ready_fd)
     return status;
 }
 
-static void pause_some(struct keep *k, unsigned times)
+static void pause_some(struct keep *k)
 {
     struct pollfd p = {.fd = k->signal_fd, .events = POLLIN};
+    unsigned most = k->has_come_up ? LATER_UP_MAX : LATER_MAX;
+    unsigned times = k->later < most ? k->later : most;
 
     poll(&p, 1, (int)((PAUSE_NS << times) / MS_NS_PER_MS));
     on_signals(k);
+}
+
+/* The head has ended: is another one to be started? */
+static bool is_another(struct keep *k, int status, int64_t begun_ns)
+{
+    int64_t now_ns = ms_now_ns();
+
+    if (k->is_ending || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        return false;
+    k->later = k->has_come_up && now_ns - begun_ns >= SOON_NS ? 0 : k->later + 1;
+    if (k->has_come_up)
+        k->up_ns = now_ns;
+    else
+        note(k->why);
+    return k->up_ns ? now_ns - k->up_ns < GIVE_UP_NS
+                    : WIFSIGNALED(status) && k->later < KILLED_MAX;
+}
+
+/* That of the keeper before, or 0: its agents may still be there. */
+static in_port_t last_port(void)
+{
+    char path[PATH_MAX], text[16] = "";
+    long port = 0;
+
+    if (path_of(PORT, path) == 0 && ms_tree_read(AT_FDCWD, path, text, sizeof text) > 0)
+        port = strtol(text, NULL, 10);
+    return port > 0 && port <= UINT16_MAX ? (in_port_t)port : 0;
+}
+
+static int bind_port(int fd, in_port_t port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                             .sin_port = htons(port)};
+
+    return bind(fd, (struct sockaddr *)&at, sizeof at);
 }
 
 /* Agents dial this port again when the head has been started again. It is bound here for
@@ -133,18 +239,18 @@ static void pause_some(struct keep *k, unsigned times)
  * too, and nobody else can. 0 or a negative errno. */
 static int hold_port(struct keep *k)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {0};
     socklen_t len = sizeof at;
     int one = 1;
 
     k->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (k->port_fd < 0 ||
         setsockopt(k->port_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
-        bind(k->port_fd, (struct sockaddr *)&at, len) < 0 ||
+        (bind_port(k->port_fd, last_port()) < 0 && bind_port(k->port_fd, 0) < 0) ||
         getsockname(k->port_fd, (struct sockaddr *)&at, &len) < 0)
         return -errno;
-    snprintf(k->listen, sizeof k->listen, "127.0.0.1:%u", ntohs(at.sin_port));
+    k->port = ntohs(at.sin_port);
+    snprintf(k->listen, sizeof k->listen, "127.0.0.1:%u", k->port);
     return 0;
 }
 
@@ -154,8 +260,7 @@ enum ms_exit ms_cmd_keep(const struct ms_cli *cli)
     struct keep k = {.said_fd = -1};
     bool has_waiter = cli->args[0] && strcmp(cli->args[0], "-") != 0;
     int ready_fd = has_waiter ? atoi(cli->args[0]) : -1, status = 0;
-    unsigned soon = 0;
-    bool has_come_up = false;
+    int64_t begun_ns;
 
     if (!cli->args[0] || (has_waiter && ready_fd < 3))
         return ms_out_fail(cli, MS_EXIT_USAGE, "it is for `muster submit`");
@@ -164,21 +269,19 @@ enum ms_exit ms_cmd_keep(const struct ms_cli *cli)
     if (hold_port(&k) < 0)
         return ms_out_fail(
             cli, MS_EXIT_FAILED, "no port of loopback can be had: %s", strerror(errno));
-    ms_proc_set_name("muster-keep");
+    ms_proc_set_name(MS_JOBS_KEEPER_NAME);
     k.signal_fd = ms_signals_open(watched, &k.before);
-    while (!k.is_ending && soon < SOON_MAX) {
-        int64_t begun_ns = ms_now_ns();
-
+    for (;;) {
+        begun_ns = ms_now_ns();
         if (start_head(&k, cli->args + 1) < 0)
-            return MS_EXIT_FAILED;
-        status = wait_head(&k, &ready_fd);
-        /* one that came up once and cannot again (a full disk, its port) may later */
-        if (!WIFSIGNALED(status) && (WEXITSTATUS(status) == 0 || !has_come_up))
             break;
-        has_come_up = has_come_up || (has_waiter && ready_fd < 0);
-        soon = ms_now_ns() - begun_ns < SOON_NS ? soon + 1 : 0;
-        if (!k.is_ending)
-            pause_some(&k, soon);
+        status = wait_head(&k, &ready_fd);
+        if (!is_another(&k, status, begun_ns))
+            break;
+        pause_some(&k);
+        if (k.is_ending)
+            break;
     }
+    forget_note();
     return WIFEXITED(status) ? (enum ms_exit)WEXITSTATUS(status) : MS_EXIT_FAILED;
 }

@@ -110,6 +110,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
         rc = ms_head_start_thread(h, err);
     if (rc == 0)
         return h;
+    if (h->session.was_left)
+        ms_fd_close(&h->lock_fd); /* the next head finds the folder as this one did */
     ms_head_stop(h, 0);
     return NULL;
 }

@@ -104,6 +104,17 @@ check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error 
     return ms_job_check_on(&job->file, on, err);
 }
 
+/* Later than all others, also when the clock was set back: the queue goes by age. */
+static int64_t time_of_new(const struct ms_jobs *j)
+{
+    int64_t at_ns = ms_wall_ns();
+
+    ms_list_each (other, &j->all, struct ms_hosted, link)
+        if (at_ns <= other->submitted_ns)
+            at_ns = other->submitted_ns + 1;
+    return at_ns;
+}
+
 /* Into the journal and the core, and then the queue. */
 static int enter(struct ms_hosted *job, struct ms_error *err)
 {
@@ -119,7 +130,7 @@ static int enter(struct ms_hosted *job, struct ms_error *err)
     snprintf(spec.name, sizeof spec.name, "%s", job->name);
     job->core = ms_job_core_create();
     job->id = ms_random_id();
-    job->submitted_ns = ms_wall_ns();
+    job->submitted_ns = time_of_new(job->jobs);
     rc = job->core ? ms_hosted_keep(job, err)
                    : ms_error_set(err, -ENOMEM, "out of memory");
     if (rc == 0)

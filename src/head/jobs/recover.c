@@ -109,22 +109,32 @@ static void on_role(void *arg, const char *key, const uint8_t *data, size_t len)
     muster__kept_job_role__free_unpacked(m, NULL);
 }
 
+/* Unless something went wrong before. */
+static void read_space(
+    struct replay *r,
+    uint32_t space,
+    const char *prefix,
+    void (*on_record)(void *arg, const char *key, const uint8_t *data, size_t len))
+{
+    struct ms_journal *d = r->job->jobs->head->persist.journal;
+    int rc = r->rc < 0 ? 0 : ms_journal_read(d, space, prefix, on_record, r, r->err);
+
+    if (rc < 0)
+        r->rc = rc;
+}
+
 static int replay(struct ms_hosted *job, struct ms_error *err)
 {
-    struct ms_journal *d = job->jobs->head->persist.journal;
     struct replay r = {.job = job, .err = err};
     char prefix[MS_NAME_MAX + 2];
 
     snprintf(prefix, sizeof prefix, "%s/", job->name);
-    ms_journal_read(d, MS_PERSIST_JOB_CORE, job->name, on_core, &r, err);
+    read_space(&r, MS_PERSIST_JOB_CORE, job->name, on_core);
     if (r.rc == 0 && !job->core && !(job->core = ms_job_core_create()))
         r.rc = ms_error_set(err, -ENOMEM, "out of memory");
-    if (r.rc == 0)
-        ms_journal_read(d, MS_PERSIST_JOB_EVENT, prefix, on_event, &r, err);
-    if (r.rc == 0)
-        ms_journal_read(d, MS_PERSIST_JOB_LINE, prefix, on_line, &r, err);
-    if (r.rc == 0)
-        ms_journal_read(d, MS_PERSIST_JOB_ROLE, prefix, on_role, &r, err);
+    read_space(&r, MS_PERSIST_JOB_EVENT, prefix, on_event);
+    read_space(&r, MS_PERSIST_JOB_LINE, prefix, on_line);
+    read_space(&r, MS_PERSIST_JOB_ROLE, prefix, on_role);
     job->ahead_ns = r.last_ns + 1 - ms_now_ns();
     return r.rc;
 }

@@ -14,16 +14,19 @@
 /* Of this format; a file with a higher one is of a newer Muster. */
 enum { VERSION = 1, PATH_ROOM = 4096 };
 
-enum statement { WRITE, REMOVE, READ, DROP, STATEMENTS };
+enum statement { WRITE, REMOVE, DROP, STATEMENTS };
 
 static const char *const texts[STATEMENTS] = {
     [WRITE] = "INSERT INTO record (space, key, data) VALUES (?1, ?2, ?3) "
               "ON CONFLICT (space, key) DO UPDATE SET data = excluded.data",
     [REMOVE] = "DELETE FROM record WHERE space = ?1 AND key = ?2",
-    [READ] = "SELECT key, data FROM record WHERE space = ?1 AND key >= ?2 AND key < ?3 "
-             "ORDER BY key",
     [DROP] = "DELETE FROM record WHERE space = ?1 AND key >= ?2 AND key < ?3",
 };
+
+/* Prepared for each reading: who reads may read more of it meanwhile. */
+static const char read_text[] =
+    "SELECT key, data FROM record WHERE space = ?1 AND key >= ?2 AND key < ?3 "
+    "ORDER BY key";
 
 struct ms_journal {
     const struct ms_sqlite *lib;
@@ -166,23 +169,20 @@ static bool end_of(const char *prefix, char *out, size_t room)
     return true;
 }
 
-/* A statement over keys from `prefix` on, that begin with it and are below `before`. */
-static int open_range(struct ms_journal *d,
-                      enum statement which,
+/* Keys from `prefix` on, that begin with it and are below `before`. */
+static int bind_range(struct ms_journal *d,
+                      sqlite3_stmt *s,
                       uint32_t space,
                       const char *prefix,
-                      const char *before,
-                      sqlite3_stmt **out)
+                      const char *before)
 {
     char end[PATH_ROOM];
-    int rc = prepare(d, which, out);
+    int rc = bind_key(d, s, space, prefix, -1);
 
     if (!before && !end_of(prefix, end, sizeof end))
         strcpy(end, "\x7f");
     if (!rc)
-        rc = bind_key(d, *out, space, prefix, -1);
-    if (!rc)
-        rc = d->lib->bind_text(*out, 3, before ? before : end, -1, SQLITE_TRANSIENT);
+        rc = d->lib->bind_text(s, 3, before ? before : end, -1, SQLITE_TRANSIENT);
     return rc;
 }
 
@@ -197,7 +197,9 @@ int ms_journal_drop(struct ms_journal *d,
 
     if (!d)
         return 0;
-    rc = open_range(d, DROP, space, prefix, before, &s);
+    rc = prepare(d, DROP, &s);
+    if (!rc)
+        rc = bind_range(d, s, space, prefix, before);
     if (!rc)
         rc = d->lib->step(s);
     return fail(d, s ? finish_statement(d, s, rc) : rc, "write", err);
@@ -211,12 +213,14 @@ int ms_journal_read(
     void *arg,
     struct ms_error *err)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *s = NULL;
     int rc;
 
     if (!d)
         return 0;
-    rc = open_range(d, READ, space, prefix, NULL, &s);
+    rc = d->lib->prepare_v2(d->db, read_text, -1, &s, NULL);
+    if (!rc)
+        rc = bind_range(d, s, space, prefix, NULL);
     while (!rc && (rc = d->lib->step(s)) == SQLITE_ROW) {
         on_record(arg,
                   (const char *)d->lib->column_text(s, 0),
@@ -224,7 +228,9 @@ int ms_journal_read(
                   (size_t)d->lib->column_bytes(s, 1));
         rc = SQLITE_OK;
     }
-    return fail(d, s ? finish_statement(d, s, rc) : rc, "read", err);
+    rc = fail(d, rc, "read", err);
+    d->lib->finalize(s);
+    return rc;
 }
 
 /* ---- without a word ---------------------------------------------------------------- */
@@ -290,6 +296,8 @@ static int check_version(struct ms_journal *d, struct ms_error *err)
 
     if (rc)
         return fail(d, rc, "open", err);
+    if (version == 0)
+        return fail(d, SQLITE_NOTADB, "open", err); /* no file of ours */
     if (version <= VERSION)
         return 0;
     return ms_error_set(err,
@@ -301,22 +309,30 @@ static int check_version(struct ms_journal *d, struct ms_error *err)
                         VERSION);
 }
 
-static int make_tables(struct ms_journal *d, struct ms_error *err)
+static int make_table(struct ms_journal *d)
 {
     static const char *const steps[] = {
-        "PRAGMA synchronous = NORMAL",
-        ("CREATE TABLE IF NOT EXISTS record (space INTEGER NOT NULL, key TEXT NOT "
+        ("CREATE TABLE record (space INTEGER NOT NULL, key TEXT NOT "
          "NULL, "
          "data BLOB NOT NULL, PRIMARY KEY (space, key)) WITHOUT ROWID"),
         "PRAGMA user_version = 1",
     };
+    int rc = SQLITE_OK;
+
+    for (size_t i = 0; !rc && i < MS_COUNT(steps); i++)
+        rc = execute(d, steps[i]);
+    return rc;
+}
+
+static int set_up(struct ms_journal *d, struct ms_error *err)
+{
     /* held until it is closed, so that there are never two controllers */
     int rc = pragma(d, "PRAGMA locking_mode = EXCLUSIVE", NULL);
 
     if (!rc)
         rc = pragma(d, "PRAGMA journal_mode = WAL", NULL);
-    for (size_t i = 0; !rc && i < MS_COUNT(steps); i++)
-        rc = execute(d, steps[i]);
+    if (!rc)
+        rc = execute(d, "PRAGMA synchronous = NORMAL");
     return fail(d, rc, "open", err);
 }
 
@@ -349,32 +365,67 @@ static int read_all(struct ms_journal *d, struct ms_error *err)
     return fail(d, rc, "read", err);
 }
 
-/* The user's own, whatever the umask; SQLite would follow a link. */
+static int open_database(struct ms_journal *d, struct ms_error *err)
+{
+    int rc = d->lib->open_v2(
+        d->path, &d->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+    return fail(d, rc, "open", err);
+}
+
+/* A new one gets its name when it has its table. The user's own, whatever the umask. */
 static int make_file(const struct ms_journal *d, struct ms_error *err)
 {
-    MS_CLEANUP(ms_cleanup_fd)
-    int fd = open(d->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct ms_journal made = {.lib = d->lib};
+    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
+    int rc;
+
+    snprintf(made.path, sizeof made.path, "%.*s.new", PATH_ROOM - 8, d->path);
+    unlink(made.path);
+    fd = open(made.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ms_error_sys(err, -errno, "cannot make the journal '%s'", d->path);
+    rc = open_database(&made, err);
+    if (rc == 0)
+        rc = fail(&made, make_table(&made), "make", err);
+    d->lib->close_v2(made.db);
+    if (rc == 0 && rename(made.path, d->path) < 0)
+        rc = ms_error_sys(err, -errno, "cannot make the journal '%s'", d->path);
+    if (rc < 0)
+        unlink(made.path);
+    return rc;
+}
+
+/* SQLite would follow a link, and begin anew in a file without bytes. */
+static int check_file(const struct ms_journal *d, struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = open(d->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
 
+    if (fd < 0 && errno == ENOENT)
+        return make_file(d, err);
     if (fd < 0 || fstat(fd, &st) < 0)
         return ms_error_sys(err, -errno, "cannot open the journal '%s'", d->path);
-    return S_ISREG(st.st_mode)
-               ? 0
-               : ms_error_set(err, -EINVAL, "the journal '%s' is no file", d->path);
+    if (!S_ISREG(st.st_mode))
+        return ms_error_set(err, -EINVAL, "the journal '%s' is no file", d->path);
+    if (st.st_size == 0)
+        return ms_error_set(err,
+                            -EBADMSG,
+                            "cannot open the journal '%s'%s (it is empty)",
+                            d->path,
+                            advice(-EBADMSG));
+    return 0;
 }
 
 static int open_file(struct ms_journal *d, struct ms_error *err)
 {
-    int rc = make_file(d, err);
+    int rc = check_file(d, err);
 
-    if (rc < 0)
-        return rc;
-    rc = d->lib->open_v2(
-        d->path, &d->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    rc = fail(d, rc, "open", err);
+    if (rc == 0)
+        rc = open_database(d, err);
     if (rc == 0)
         rc = check_version(d, err);
-    return rc == 0 ? make_tables(d, err) : rc;
+    return rc == 0 ? set_up(d, err) : rc;
 }
 
 int ms_journal_open(struct ms_journal **out,

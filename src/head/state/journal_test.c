@@ -170,6 +170,9 @@ static void test_a_file_that_was_cut_or_damaged(void **state)
     assert_non_null(strstr(err.text, rig.path));
     assert_int_equal(ftruncate(fd, 100), 0);
     assert_int_equal(reopen_fails(&err), -EBADMSG);
+    assert_int_equal(ftruncate(fd, 0), 0); /* not one that is to be begun */
+    assert_int_equal(reopen_fails(&err), -EBADMSG);
+    assert_non_null(strstr(err.text, "it is empty"));
     close(fd);
 }
 
@@ -246,6 +249,30 @@ static void count_record(void *arg, const char *key, const uint8_t *data, size_t
     strcat(arg, " ");
 }
 
+/* For each of a space it reads what another space has of it. */
+static void read_more(void *arg, const char *key, const uint8_t *data, size_t len)
+{
+    count_record(arg, key, data, len);
+    assert_int_equal(ms_journal_read(rig.d, 10, key, count_record, arg, NULL), 0);
+}
+
+static void test_reading_while_reading(void **state)
+{
+    static const char *const keys[] = {"a", "b", "c"};
+    char seen[64] = "";
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        for (uint32_t space = 9; space <= 10; space++)
+            assert_int_equal(
+                ms_journal_write(rig.d, space, keys[i], (const uint8_t *)"x", 1, NULL),
+                0);
+    assert_int_equal(ms_journal_read(rig.d, 9, "", read_more, seen, NULL), 0);
+    assert_string_equal(seen, "a a b b c c ");
+    assert_int_equal(ms_journal_drop(rig.d, 9, "", NULL, NULL), 0);
+    assert_int_equal(ms_journal_drop(rig.d, 10, "", NULL, NULL), 0);
+}
+
 static void test_ranges(void **state)
 {
     static const char *const keys[] = {"a/1", "a/2", "a/3", "ab/1", "b/1"};
@@ -277,6 +304,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_two_controllers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ranges, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_reading_while_reading, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

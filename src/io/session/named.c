@@ -12,7 +12,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-static const char *const transient[] = {"driver", "head.sock", "address", "spin", "w"};
+static const char *const transient[] = {"head.sock", "address", "spin", "w"};
+
+enum { LOOKERS_MAX = 1000 };
 
 static int busy(int dir, const char *name, struct ms_error *err)
 {
@@ -58,7 +60,7 @@ static int fill(int dir, struct ms_session *s)
     s->was_left = faccessat(dir, "driver", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     for (size_t i = 0; i < MS_COUNT(transient); i++)
         ms_tree_remove(dir, transient[i]);
-    rc = ms_session_write_driver(dir, s->driver_pid);
+    rc = ms_session_write_driver(dir, s->driver_pid); /* in the place of the last */
     if (rc == 0)
         rc = ms_tree_write(dir, MS_SESSION_DAEMON, "", 0);
     if (rc == -EEXIST)
@@ -66,6 +68,26 @@ static int fill(int dir, struct ms_session *s)
     if (rc == 0 && mkdirat(dir, "logs", 0700) < 0 && errno != EEXIST)
         rc = -errno;
     return rc;
+}
+
+/* Who looks whether a session is alive takes its lock for a moment, shared: only a head has
+ * it for itself. */
+static int lock_named(int dir)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    int fd = -EWOULDBLOCK, shared = 0;
+
+    for (int i = 0; i < LOOKERS_MAX && shared >= 0; i++) {
+        fd = ms_session_lock(dir, O_CREAT, LOCK_EX);
+        if (fd != -EWOULDBLOCK)
+            return fd;
+        shared = ms_session_lock(dir, 0, LOCK_SH);
+        if (shared >= 0) {
+            close(shared);
+            nanosleep(&pause, NULL);
+        }
+    }
+    return fd;
 }
 
 static int check_name(const char *name, struct ms_error *err)
@@ -110,7 +132,7 @@ int ms_session_open(const char *name,
     dir = ms_tree_open(root, name);
     if (dir < 0)
         return ms_error_sys(err, dir, "cannot open '%s'", made.dir);
-    lock = ms_session_lock(dir, O_CREAT, LOCK_EX);
+    lock = lock_named(dir);
     if (lock == -EWOULDBLOCK)
         return busy(dir, name, err);
     if (lock < 0)
@@ -143,6 +165,8 @@ void ms_session_close(const struct ms_session *s)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, s->dir);
 
+    if (dir >= 0)
+        ms_tree_remove(dir, "driver");
     for (size_t i = 0; dir >= 0 && i < MS_COUNT(transient); i++)
         ms_tree_remove(dir, transient[i]);
 }

@@ -176,10 +176,14 @@ int ms_session_write_secret(int dir, const uint8_t secret[MS_SESSION_SECRET_SIZE
 
 int ms_session_write_driver(int dir, pid_t pid)
 {
+    static const char next[] = ".driver";
     char text[16];
+    int rc;
 
-    return ms_tree_write(
-        dir, "driver", text, (size_t)snprintf(text, sizeof text, "%d", (int)pid));
+    unlinkat(dir, next, 0);
+    rc = ms_tree_write(
+        dir, next, text, (size_t)snprintf(text, sizeof text, "%d", (int)pid));
+    return rc == 0 && renameat(dir, next, dir, "driver") < 0 ? -errno : rc;
 }
 
 static int remove_entry(void *arg, int dir, const char *name)

@@ -40,7 +40,8 @@ void ms_session_names_finish(struct ms_session_names *n);
  * (it has none: its session has ended). */
 int ms_session_lock(int dir, int flags, int how);
 
-/* The files `secret` and `driver`. 0 or a negative errno. */
+/* The files `secret` and `driver`. 0 or a negative errno. A `driver` that is there is replaced,
+ * and is never missing meanwhile: it says that a head was here. */
 int ms_session_write_secret(int dir, const uint8_t secret[MS_SESSION_SECRET_SIZE]);
 int ms_session_write_driver(int dir, pid_t pid);
 
