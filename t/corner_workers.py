@@ -152,6 +152,15 @@ class OddAsync:
     async def leave(self, code: int) -> None:
         sys.exit(code)
 
+    async def leave_later(self, code: int) -> None:
+        """After `let_go_on`; `return_later` returns in the same turn of the loop."""
+        await self.go_on.wait()
+        sys.exit(code)
+
+    async def return_later(self) -> str:
+        await self.go_on.wait()
+        return "returned"
+
     async def count(self, n: int) -> AsyncIterator[int]:
         for i in range(n):
             yield i

@@ -139,6 +139,18 @@ def test_an_async_worker_that_leaves(cluster: Make, bell: Bells) -> None:
         assert caught.value.exit_code == 3
 
 
+def test_an_async_worker_that_leaves_while_a_call_returns(cluster: Make) -> None:
+    """A call that is answered in the same turn of the loop does not disturb the end."""
+    odd = cluster(OddAsync)
+    left = odd.execute_rank_zero_async("leave_later", 3)
+    returned = odd.execute_rank_zero_async("return_later")
+    odd.execute_rank_zero_sync("let_go_on")
+    assert returned.result(DEADLINE_S) == "returned"
+    with pytest.raises(muster.WorkerDied) as caught:
+        left.result(DEADLINE_S)
+    assert caught.value.exit_code == 3 and "answered" not in str(caught.value)
+
+
 def test_an_async_worker_that_is_destroyed(session: Any, bell: Bells) -> None:
     odd, here = muster.Cluster("ended", OddAsync, world_size=1), bell()
     future = odd.execute_rank_zero_async("hang", here.path)

@@ -47,7 +47,8 @@ class AsyncServer:
         loop.remove_reader(fd)
         if self.tasks:
             for task, request in self.tasks.items():
-                if request.op != _core.OP_FINISH:  # the engines clean up
+                # one that has ended since is answered; of OP_FINISH the engines clean up
+                if not task.done() and request.op != _core.OP_FINISH:
                     task.cancel()
             await asyncio.wait(self.tasks, timeout=END_S)
         raise SystemExit(code)
