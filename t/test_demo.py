@@ -247,7 +247,13 @@ def test_demo_sees_what_is_left(
     demo = runpy.run_path(str(ROOT / "tools/demo"))
     mark = new_mark()
     env = {**os.environ, demo["MARK"]: mark}
-    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=env)
+    child = subprocess.Popen(
+        ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+    )
+    assert child.stdin is not None and child.stdout is not None
+    child.stdin.write(b"here\n")
+    child.stdin.flush()
+    child.stdout.readline()  # before its exec is over /proc has no environment
     assert [line.split()[1] for line in demo["processes"](mark)] == [str(child.pid)]
     child.communicate()
     assert demo["processes"](mark) == []
