@@ -308,32 +308,50 @@ class Slow:
 """
 
 
+SLOW_JOB = """
+name: {}
+nodes: [{{name: n0, cpus: 4}}]
+roles:
+  a: {{worker_cls: slow.Slow, world_size: 2}}
+"""
+
+
+def wait_begun(jobs: Jobs, count: int) -> list[int]:
+    found = until(lambda: len(f := [*jobs.folder.glob("begun-*")]) >= count and f)
+    return [int(p.name.partition("-")[2]) for p in found]
+
+
+def test_a_head_that_is_killed_in_the_middle_of_a_start(jobs: Jobs) -> None:
+    jobs.write(SLOW, "slow.py")
+    jobs.submit(SLOW_JOB.format("half"))
+    wait_begun(jobs, 2)
+    jobs.kill_head()
+    jobs.write("", "go")
+    until(lambda: jobs.get("half")["roles"][0]["running"] == 2)
+    before = jobs.workers()
+    os.kill(before["half.a/1"], signal.SIGKILL)
+    after = wait_replaced(jobs, "half.a/1", before["half.a/1"])
+    assert after["half.a/0"] == before["half.a/0"]
+    assert jobs.get("half")["stage"] == "running"
+
+
 def test_suspend_and_delete_in_the_middle_of_a_start(jobs: Jobs) -> None:
     jobs.write(SLOW, "slow.py")
-    text = (
-        "name: {}\nnodes: [{{name: n0, cpus: 4}}]\nroles:\n"
-        "  a: {{worker_cls: slow.Slow, world_size: 2}}\n"
-    )
-
-    def begun(count: int) -> list[int]:
-        found = until(lambda: len(f := [*jobs.folder.glob("begun-*")]) == count and f)
-        return [int(p.name.partition("-")[2]) for p in found]
-
-    jobs.submit(text.format("one"))
-    first = begun(2)
+    jobs.submit(SLOW_JOB.format("one"))
+    first = wait_begun(jobs, 2)
     jobs.run("suspend", "one")
     jobs.wait_stage("one", "suspended")
     assert wait_gone(first) == []
     assert jobs.workers() == {}
     jobs.run("resume", "one")
-    second = begun(4)
+    second = wait_begun(jobs, 4)
     jobs.kill_head()  # that one was starting them
     jobs.run("suspend", "one")
     jobs.wait_stage("one", "suspended")
     assert wait_gone(second) == []
     jobs.run("delete", "one")
-    jobs.submit(text.format("two"))
-    third = begun(6)
+    jobs.submit(SLOW_JOB.format("two"))
+    third = wait_begun(jobs, 6)
     jobs.run("delete", "two")
     until(lambda: "two" not in jobs.run("list", "jobs"))
     assert wait_gone(third) == []

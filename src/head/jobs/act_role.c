@@ -326,10 +326,16 @@ static void on_cleared(struct ms_job_doing *d, int rc, const struct ms_error *wh
         ms_doing_failed_with(d, rc, why);
 }
 
+/* One that a head was making when it was killed: its ranks cannot be replaced. */
+static bool is_half_made(const struct ms_cluster *c)
+{
+    return c && !c->spec;
+}
+
 /* Whole, and of this incarnation: an answer was lost with the head before. */
 static bool is_made(const struct ms_job_doing *d, const struct ms_cluster *c)
 {
-    if (!c || !c->is_made || c->is_busy || c->state == MS_CLUSTER_STOPPING ||
+    if (!c || (is_half_made(c) && d->role != MS_JOB_DRIVER) || !c->is_made || c->is_busy || c->state == MS_CLUSTER_STOPPING ||
         (d->role != MS_JOB_DRIVER && c->count != d->count) || c->live != c->count)
         return false;
     for (size_t i = 0; i < c->count; i++) {
@@ -402,9 +408,12 @@ void ms_act_replace(struct ms_job_doing *d)
 {
     const struct ms_cluster *c = cluster_of(d);
 
-    if (!c) { /* all of it is gone */
+    if (!c || is_half_made(c)) { /* all of it is gone, or has to go */
         d->count = ms_job_core_role(d->job->core, d->role).size;
-        create(d);
+        if (c)
+            ask_destroy(d, GRACE_NS, on_cleared);
+        else
+            create(d);
     } else if (is_replaced(d, c)) {
         done(d);
     } else {
@@ -420,7 +429,7 @@ void ms_act_restart(struct ms_job_doing *d)
     if (is_made(d, c) &&
         ms_hosted_incarnation(d->job, d->role, c->slots[0].now.uid) == 0)
         done(d);
-    else if (c && c->is_made && c->count == d->count && d->memory == 100)
+    else if (c && c->spec && c->is_made && c->count == d->count && d->memory == 100)
         ask_restart(d);
     else if (c)
         ask_destroy(d, GRACE_NS, on_cleared);
@@ -445,6 +454,10 @@ void ms_act_resize(struct ms_job_doing *d)
 
     if (!c) {
         create(d);
+        return;
+    }
+    if (is_half_made(c)) {
+        ask_destroy(d, GRACE_NS, on_cleared);
         return;
     }
     if (c->count == d->count && !c->is_busy) {
@@ -489,6 +502,10 @@ void ms_act_end_strays(struct ms_job_doing *d)
         keep_living(d, c);
     if (!c || d->rank_count == 0) {
         ms_doing_done(d);
+        return;
+    }
+    if (is_half_made(c)) {
+        ask_destroy(d, GRACE_NS, on_destroyed);
         return;
     }
     ms_hosted_cluster(d->job, d->role, name);
