@@ -335,7 +335,8 @@ static bool is_half_made(const struct ms_cluster *c)
 /* Whole, and of this incarnation: an answer was lost with the head before. */
 static bool is_made(const struct ms_job_doing *d, const struct ms_cluster *c)
 {
-    if (!c || (is_half_made(c) && d->role != MS_JOB_DRIVER) || !c->is_made || c->is_busy || c->state == MS_CLUSTER_STOPPING ||
+    if (!c || (is_half_made(c) && d->role != MS_JOB_DRIVER) || !c->is_made ||
+        c->is_busy || c->state == MS_CLUSTER_STOPPING ||
         (d->role != MS_JOB_DRIVER && c->count != d->count) || c->live != c->count)
         return false;
     for (size_t i = 0; i < c->count; i++) {
