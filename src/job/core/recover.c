@@ -207,13 +207,14 @@ static void capacity_again(struct ms_job_core *c)
  * again, because nobody may have heard it. */
 void ms_take_recovered(struct ms_job_core *c, const struct ms_job_event *e)
 {
-    ms_say(c,
-           MS_JOB_INFO,
-           MS_JOB_NO_ROLE,
-           0,
-           MS_JOB_CAUSE_NONE,
-           "the controller was restarted; the job was %s",
-           ms_job_stage_name(c->stage));
+    if (!ms_job_stage_is_over(c->stage))
+        ms_say(c,
+               MS_JOB_INFO,
+               MS_JOB_NO_ROLE,
+               0,
+               MS_JOB_CAUSE_NONE,
+               "the controller was restarted; the job was %s",
+               ms_job_stage_name(c->stage));
     forget_runs(c);
     capacity_again(c);
     driver_again(c);
