@@ -11,6 +11,8 @@ COLUMNS, ROWS = 64, 8  # of the picture in characters
 LEFT, TOP, WIDTH, HEIGHT = 56, 40, 620, 240  # of the plot within the other one
 RIGHT, BOTTOM = 24, 56  # beside and below it
 SMOOTH = 4  # steps on either side
+EACH_TEXT = 'fill="#58a" text-anchor="end"'
+MEAN_TEXT = 'fill="#16c" text-anchor="end" font-weight="bold"'
 
 
 def plot(progress: Progress) -> str:
@@ -71,7 +73,7 @@ class Picture:
 
 def _axes(picture: Picture) -> None:
     last = picture.steps - 1
-    picture.text(0, 1, 0, -18, "Mean reward of each step", 'font-size="15"')
+    picture.text(0, 1, 0, -18, "Mean reward", 'font-size="15"')
     for tick in (0, 0.25, 0.5, 0.75, 1):
         picture.line([(0, tick), (last, tick)], 'stroke="#ddd"')
         picture.text(0, tick, -8, 4, f"{tick:g}", 'text-anchor="end"')
@@ -79,6 +81,8 @@ def _axes(picture: Picture) -> None:
     for step in dict.fromkeys(quarters):
         picture.text(step - 1, 0, 0, 18, f"{step}", 'text-anchor="middle"')
     picture.text(last / 2, 0, 0, 40, "step", 'text-anchor="middle"')
+    picture.text(last, 1, -128, -18, "each step", EACH_TEXT)
+    picture.text(last, 1, 0, -18, f"mean of {2 * SMOOTH + 1} steps", MEAN_TEXT)
 
 
 def draw(progress: Progress, path: str) -> None:
@@ -89,7 +93,9 @@ def draw(progress: Progress, path: str) -> None:
     for step, text in progress.events:
         style = 'stroke="#c33" stroke-dasharray="4 3"'
         picture.line([(step, 0), (step, 1)], style)
-        picture.text(step, 0, 6, -10, text, 'fill="#c33"')
+        is_late = step > len(steps) / 2  # its words are on the left, within the picture
+        right, anchor = (-6, "end") if is_late else (6, "start")
+        picture.text(step, 0, right, -10, text, f'fill="#c33" text-anchor="{anchor}"')
     mean = [progress.mean(max(0, i - SMOOTH), i + SMOOTH + 1) for i in steps]
     each = list(zip(steps, progress.rewards, strict=True))
     picture.line(each, 'stroke="#9bd" stroke-width="1"')
