@@ -201,6 +201,40 @@ def test_a_cancelled_batch_loses_nothing() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("end", ["clear", "shutdown"])
+def test_a_batch_that_waits_ends_with_the_queues(end: str) -> None:
+    async def test() -> None:
+        m = manager()
+        m.advance_step(0)
+        batch = asyncio.ensure_future(m.get_batch(4, 0))
+        await settle()
+        getattr(m, end)()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+        m.shutdown()
+
+    run(test)
+
+
+def test_environments_are_watched_once_batches_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("muster.roll.group_queue._LOOK", 0)
+
+    async def test() -> None:
+        m = manager()
+        m.advance_step(0)
+        await m.get_episode_id(1, 3)
+        batch = asyncio.ensure_future(m.get_batch(4, 0))
+        while "environment 3 of group 1" not in caplog.text:
+            await asyncio.sleep(0)
+        m.shutdown()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+
+    run(test)
+
+
 def test_filter_by_name_and_metrics() -> None:
     async def test() -> None:
         m = manager(groups=1, group_filter_cls=f"{__name__}.DropOdd")

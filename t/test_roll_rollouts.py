@@ -177,6 +177,30 @@ def test_a_filtered_prompt_is_replaced(roles: Any) -> None:
     run(main, roles, given)
 
 
+def test_rejected_samples_are_generated_again(
+    roles: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample of an even start is accepted at its second try, one of 9 never is: that
+    prompt is given up and replaced."""
+    tries: dict[int, int] = {}
+
+    def accepts(sample: roll.DataProto, _config: Any) -> bool:
+        start = int(np.asarray(sample.batch["prompts"])[0, -1])
+        tries[start] = tries.get(start, 0) + 1
+        return start != 9 and (start % 2 == 1 or tries[start] > 2)
+
+    monkeypatch.setattr("muster.roll.rollout_loop.response_filter", accepts)
+
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        batch = await scheduler.get_batch(asked(), 0, len(DATASET) - 1)
+        rows = starts(batch)
+        assert sorted(rows.count(row) for row in set(rows)) == [2] * (len(DATASET) - 1)
+        assert 9 not in rows and tries[9] == 10
+        assert all(tries[row] == (2 if row % 2 else 4) for row in set(rows))
+
+    run(main, roles)
+
+
 def test_a_killed_replica_and_an_update_of_the_weights(roles: Any) -> None:
     """With an async ratio requests go on behind their tokens after the update, and on the
     other replica after a kill -9."""

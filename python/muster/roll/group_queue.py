@@ -247,13 +247,17 @@ class GroupQueueManager:
     async def get_batch(self, batch_size: int, current_step: int) -> list[Any]:
         """Rollouts of whole groups, from whichever has one; each group gives its episodes
         in order. Below 0: all until every environment has ended. What a call that was
-        cancelled had taken comes with the next."""
+        cancelled had taken comes with the next. CancelledError on `clear` and
+        `shutdown`."""
+        self.env_monitor.start_monitoring()
         self._taken = [g for g in self._taken if self._is_fresh(g, current_step)]
         while batch_size < 0 or self._count_taken() < batch_size:
             self._ask()
             if not self._gets:
                 break  # every environment has ended
             done, _ = await asyncio.wait(self._gets, return_when="FIRST_COMPLETED")
+            if not done <= self._gets.keys():
+                raise asyncio.CancelledError("the queues were cleared or shut down")
             for get in sorted(done, key=lambda one: self._gets[one]):
                 if 0 <= batch_size <= self._count_taken():
                     break  # the rest comes with the next batch

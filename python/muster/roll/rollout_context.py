@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import logging
 import uuid
@@ -158,4 +157,3 @@ class RolloutContext:
         self._check_inside()
         ids = list(self.inflight_requests)
         await self._scheduler.router_manager.abort_requests(ids, self.prompt_id)
-        await asyncio.sleep(0)

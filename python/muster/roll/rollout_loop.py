@@ -54,6 +54,7 @@ class UserDefinedRolloutLoop:
     async def _samples(
         self, context: RolloutContext, request: DataProto, domain: str
     ) -> list[DataProto] | None:
+        """As many as are wanted, or None: aborted, or too many were rejected."""
         kept: list[DataProto] = []
         wanted: int = request.meta_info["generation_config"]["num_return_sequences"]
         for _ in range(_TRIES):
@@ -74,7 +75,7 @@ class UserDefinedRolloutLoop:
                 break
             request = again
             request.meta_info["generation_config"]["num_return_sequences"] = wanted
-        return kept
+        return kept if wanted <= 0 else None
 
     async def _generate(
         self, context: RolloutContext, request: DataProto, domain: str
