@@ -1,7 +1,9 @@
 """The scheduler of generation on real workers."""
 
 import asyncio
+import importlib
 import os
+import pickle
 import signal
 import time
 from collections.abc import Callable
@@ -50,6 +52,28 @@ def test_groups_of_samples(cluster: Make) -> None:
         cut = sched.submit([7], max_new_tokens=5, sampling={"length": 9}).result(WAIT_S)
         assert cut.samples[0].tokens == answer([7], 0, 5)
         assert cut.samples[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize("adapter", ["roll", "verl"])
+def test_a_batch_of_an_adapter(cluster: Make, adapter: str) -> None:
+    """A DataProto with the rows of the Batch, which goes through calls and comes back."""
+    proto = importlib.import_module(f"muster.{adapter}").DataProto
+    with Scheduler(cluster(Engine, 2)) as sched:
+        for i in range(3):
+            sampling = {"length": 5 + i}
+            sched.submit([i, 1], n=2, key=f"p{i}", max_new_tokens=9, sampling=sampling)
+        groups = sched.get_batch(3, timeout=WAIT_S)
+    data, batch = groups.to_batch(proto), groups.to_batch()
+    assert type(data) is proto and len(data) == len(batch) == 6
+    for name in ("tokens", "versions", "logprobs", "prompt"):
+        rows = [row.tolist() for row in data.non_tensor_batch[name]]
+        assert rows == [row.tolist() for row in batch.read(name)]
+    assert [int(n) for n in data.batch["seq"]] == list(batch.read("seq"))
+    assert list(data.non_tensor_batch["key"]) == [g.key for g in groups for _ in "ab"]
+    assert [len(part) for part in data.chunk(4)] == [2, 2, 1, 1]
+    assert pickle.loads(pickle.dumps(data)) == data
+    assert len(groups[0].to_batch(proto)) == 2
+    assert len(type(groups)().to_batch(proto)) == 0
 
 
 def test_engines_without_streams_or_async(cluster: Make) -> None:

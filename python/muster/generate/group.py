@@ -9,11 +9,19 @@ from muster.errors import Cancelled, DeadlineExceeded, MusterError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable
-    from typing import Any
+    from typing import Any, Protocol, Self, TypeVar, overload
 
     from muster._core import RolloutGroup
     from muster.batch import Batch
     from muster.generate.scheduler import Scheduler
+
+    class FromBatch(Protocol):
+        """A class that can be made of a Batch: DataProto of muster.roll and muster.verl."""
+
+        @classmethod
+        def from_batch(cls, batch: Batch) -> Self: ...
+
+    Made = TypeVar("Made", bound=FromBatch)
 
 
 class GroupDropped(MusterError):
@@ -127,8 +135,16 @@ class Group:
             return [one.rid for one in self.samples]
         return self._scheduler._rids(self)
 
-    def to_batch(self) -> Batch:
-        return Groups([self]).to_batch()
+    if TYPE_CHECKING:
+
+        @overload
+        def to_batch(self) -> Batch: ...
+        @overload
+        def to_batch(self, cls: type[Made]) -> Made: ...
+
+    def to_batch(self, cls: Any = None) -> Any:
+        """As of Groups."""
+        return Groups([self]).to_batch(cls)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -154,10 +170,18 @@ class Groups(list[Group]):
     def samples(self) -> list[Sample]:
         return [one for group in self for one in group.samples]
 
-    def to_batch(self) -> Batch:
+    if TYPE_CHECKING:
+
+        @overload
+        def to_batch(self) -> Batch: ...
+        @overload
+        def to_batch(self, cls: type[Made]) -> Made: ...
+
+    def to_batch(self, cls: Any = None) -> Any:
         """One row for each sample: tokens, logprobs and versions are ragged columns, as is the
         prompt if all prompts are lists of numbers; key, group, seq, replica, attempt and
-        finish_reason say whose they are."""
+        finish_reason say whose they are. A Batch, or what `cls.from_batch` makes of it:
+        DataProto of muster.roll or muster.verl."""
         import numpy as np
 
         from muster.batch import Batch
@@ -181,7 +205,8 @@ class Groups(list[Group]):
                 [one.logprobs or [float("nan")] * len(one.tokens) for one in samples],
                 np.float32,
             )
-        return Batch(columns)
+        batch = Batch(columns)
+        return batch if cls is None else cls.from_batch(batch)
 
 
 def _prompts(prompts: list[Any]) -> Any:
