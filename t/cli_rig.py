@@ -21,7 +21,11 @@ from typing import IO, Any
 
 import pytest
 
-CLI = os.environ.get("MUSTER_CLI") or str(Path(sys.executable).parent / "muster")
+CLI = (
+    os.environ.get("MUSTER_CLI")
+    or os.environ.get("MUSTER_BIN")  # tools/package-run
+    or str(Path(sys.executable).parent / "muster")
+)
 DEADLINE_S = 30.0
 
 

@@ -7,6 +7,8 @@ while train_a_step(world):
         world = meeting.join(b"10.0.0.3")
 meeting.close()                      # nobody joins any more
 
+Ranks of a role that a job's controller has started say no more than `muster.Rendezvous()`.
+
 The rules are those of `doc/jobs.md`, and the head keeps them (src/job/rendezvous.h).
 """
 
@@ -20,14 +22,19 @@ from errno import ECANCELED, ETIMEDOUT
 from muster import _core, api
 from muster.errors import DeadlineExceeded, MusterError, RendezvousClosed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 LAST_CALL_S = 30.0
 JOIN_S = 600.0
 POLL_S = 60.0  # one question; it is asked again
 
 
-class World(namedtuple("World", "round rank keys members")):
+class World(namedtuple("World", "round rank keys members prefix")):
     """What `join` gives. `keys` and `members` are those of all ranks: their keys, and the
-    bytes that they joined with."""
+    bytes that they joined with. What they tell each other in `muster.kv` below `prefix` goes
+    when the next world is there; `muster.torchrun.Store(world.prefix)` is torch's view of it."""
 
     @property
     def size(self) -> int:
@@ -42,23 +49,38 @@ class Rendezvous:
     of at least `min` came; `timeout` seconds after its first member at the latest, with
     what has come, or not at all. All members say the same.
 
+    name, min, max, unit: None: those of this process's role in a submitted job. Its members
+        are the role's ranks: a round completes when all of them have come.
     key: the same over the incarnations of a member, which keeps its rank by it. None: of a
-        worker its cluster and rank, else this host and process.
+        rank its cluster and rank, and it gets that rank if it can; else this host and process.
     """
 
     def __init__(
         self,
-        name: str,
-        min: int,
+        name: str | None = None,
+        min: int | None = None,
         max: int | None = None,
         *,
-        unit: int = 1,
+        unit: int | None = None,
         last_call: float = LAST_CALL_S,
         timeout: float = JOIN_S,
         key: str | None = None,
     ) -> None:
+        role = role_of(os.environ)
+        is_own = role is not None and name in (None, role.name)
+        if role is not None and is_own:
+            name = role.name
+            max = role.max if max is None and min is None else max
+            min = role.min if min is None else min
+            unit = role.unit if unit is None else unit
+        if name is None or min is None:
+            raise ValueError(
+                "Rendezvous: a name and how many meet are wanted; only ranks of a role that "
+                "a job's controller has started (MUSTER_RENDEZVOUS) can leave them out"
+            )
+        rank = _own_rank() if key is None else None
         self.name = name
-        self.key = key or _own_key()
+        self.key = key or (f"{rank[0]}/{rank[1]}" if rank else _process_key())
         self.round = 0  # of the last world that this member was in
         self._timeout = timeout
         self._asked = {
@@ -66,7 +88,9 @@ class Rendezvous:
             "key": self.key,
             "min": min,
             "max": min if max is None else max,
-            "unit": unit,
+            "unit": 1 if unit is None else unit,
+            "place": rank[1] + 1 if rank else 0,
+            "of_cluster": is_own,
             "last_call_ns": _core.ns(last_call),
             "join_ns": _core.ns(timeout),
         }
@@ -87,6 +111,7 @@ class Rendezvous:
             found["rank"],
             [member["key"] for member in members],
             [member["data"] for member in members],
+            f"rendezvous/{self.name}/{self.round}",
         )
 
     def should_rejoin(self, wait: float = 0.0) -> bool:
@@ -123,10 +148,29 @@ class Rendezvous:
         return f"<muster.Rendezvous {self.name!r}: {self.key!r} in round {self.round}>"
 
 
-def _own_key() -> str:
+class Role(namedtuple("Role", "name min max unit")):
+    """What the controller of a job says of the rendezvous of a role."""
+
+
+def role_of(environ: Mapping[str, str]) -> Role | None:
+    """None: this process is no rank of a role that a controller has started."""
+    name = environ.get("MUSTER_RENDEZVOUS")
+    parts = environ.get("MUSTER_RENDEZVOUS_SIZE", "").split(":")
+    if not name or len(parts) != 3 or not all(part.isdecimal() for part in parts):
+        return None
+    return Role(name, *map(int, parts))
+
+
+def _own_rank() -> tuple[str, int] | None:
+    """The cluster and rank of this process; None: it has none."""
     host = _core.in_worker()
-    if host is not None:
-        return f"{host.cluster}/{os.environ.get('RANK', '0')}"
+    role = role_of(os.environ)
+    cluster = host.cluster if host is not None else role.name if role else None
+    rank = os.environ.get("RANK", "0")
+    return (cluster, int(rank)) if cluster and rank.isdecimal() else None
+
+
+def _process_key() -> str:
     return f"{socket.gethostname()}/{os.getpid()}"
 
 

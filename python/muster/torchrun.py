@@ -8,12 +8,16 @@ started by this module, with the same arguments:
 
 python -m muster.torchrun --rdzv-endpoint=HOST:PORT --rdzv-id=JOB --nnodes=2:4 train.py
 
+In a role of a submitted job, `python -m muster.torchrun train.py` is enough: the head, the name
+and the number of nodes are the role's.
+
 --rdzv-conf takes `last_call_timeout`, `join_timeout` (seconds), `unit`, `key` (the node's, the
 same when it comes back, so that it keeps its rank) and `secret_file`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -24,7 +28,7 @@ import torch.distributed.elastic.rendezvous as elastic  # type: ignore[import-no
 
 from muster import _core, api, kv
 from muster.errors import DeadlineExceeded, MusterError, RendezvousClosed
-from muster.rendezvous import JOIN_S, LAST_CALL_S, Rendezvous
+from muster.rendezvous import JOIN_S, LAST_CALL_S, Rendezvous, role_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,14 +139,15 @@ class Handler(elastic.RendezvousHandler):  # type: ignore[misc]
         self._params = params
         self._has_begun = not api.is_initialized()
         if self._has_begun:
-            endpoint = params.endpoint or "auto"
+            endpoint = params.endpoint or os.environ.get("MUSTER_ADDRESS") or "auto"
             secret = params.get("secret_file")
             api.init(endpoint, secret_file=secret, log_to_driver=False, min_nodes=0)
+        unit = params.get("unit")
         self._meeting = Rendezvous(
             _name(params.run_id),
             params.min_nodes,
             params.max_nodes,
-            unit=int(params.get("unit", 1)),
+            unit=None if unit is None else int(unit),
             last_call=float(params.get("last_call_timeout", LAST_CALL_S)),
             timeout=float(params.get("join_timeout", params.get("timeout", JOIN_S))),
             key=params.get("key"),
@@ -160,7 +165,7 @@ class Handler(elastic.RendezvousHandler):  # type: ignore[misc]
         return str(self._params.run_id)
 
     def next_rendezvous(self) -> Any:
-        address = self._params.local_addr or socket.getfqdn()
+        address = self._params.local_addr or _own_address()
         try:
             world = self._meeting.join(address.encode())
         except RendezvousClosed as e:
@@ -169,7 +174,7 @@ class Handler(elastic.RendezvousHandler):  # type: ignore[misc]
             raise elastic.RendezvousTimeoutError(str(e)) from None
         except MusterError as e:
             raise elastic.RendezvousConnectionError(str(e)) from None
-        store = Store(f"rendezvous/{self._meeting.name}/{world.round}")
+        store = Store(world.prefix)
         try:
             at = elastic.RendezvousStoreInfo.build(world.rank, store, address)
         except dist.DistStoreError as e:  # rank 0 has died in between
@@ -199,8 +204,14 @@ class Handler(elastic.RendezvousHandler):  # type: ignore[misc]
             raise elastic.RendezvousConnectionError(str(e)) from None
 
     def shutdown(self) -> bool:
+        """torchrun calls this after a failure too. In a job the controller decides whether
+        this rank comes again, so the others are not kept from meeting it."""
+        role = role_of(os.environ)
         try:
-            self._meeting.close()
+            if role is not None and role.name == self._meeting.name:
+                self._meeting.leave()
+            else:
+                self._meeting.close()
         except (MusterError, TimeoutError):
             return False
         finally:
@@ -215,6 +226,20 @@ def _name(run_id: str) -> str:
     return name or "none"
 
 
+def _own_address() -> str:
+    """Where the other nodes find this one: of a job's rank the address from which it reaches
+    the head, else this host's name."""
+    host, _, port = os.environ.get("MUSTER_ADDRESS", "").rpartition(":")
+    if role_of(os.environ) is None or not host or not port.isdecimal():
+        return socket.getfqdn()
+    family, kind, proto, _, at = socket.getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+    )[0]
+    with socket.socket(family, kind, proto) as probe:
+        probe.connect(at)  # sends nothing
+        return str(probe.getsockname()[0])
+
+
 def handler() -> Callable[[Any], Handler]:
     """What torch's registry asks an entry point for."""
     return Handler
@@ -225,6 +250,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from torch.distributed import run
 
     args = list(sys.argv[1:] if arguments is None else arguments)
+    role = role_of(os.environ)
+    if role is not None:  # torchrun reads these where it has no option
+        os.environ.setdefault("PET_RDZV_ID", role.name)
+        os.environ.setdefault("PET_NNODES", f"{role.min}:{role.max}")
     registry = elastic.rendezvous_handler_registry
     if BACKEND not in registry._registry:
         registry.register(BACKEND, Handler)

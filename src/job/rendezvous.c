@@ -235,6 +235,7 @@ static bool fill(struct ms_rendezvous_member *m, const struct ms_rendezvous_join
         .owner = join->owner,
         .data = ms_bytes_copy(join->data, join->len),
         .len = join->len,
+        .place = join->place,
     };
     if (m->key && m->data)
         return true;
@@ -357,6 +358,14 @@ static bool is_whole(const struct ms_rendezvous *r)
     return r->world_count > 0 && r->waiting_count == r->world_count;
 }
 
+/* As many as a world can have, or as there are. */
+static bool have_all_come(const struct ms_rendezvous *r)
+{
+    size_t most = r->present ? fitting(r, r->present) : r->limits.max;
+
+    return r->waiting_count >= (most > r->limits.min ? most : r->limits.min);
+}
+
 static bool is_complete(const struct ms_rendezvous *r, int64_t now_ns)
 {
     if (r->waiting_count < r->limits.min)
@@ -365,7 +374,7 @@ static bool is_complete(const struct ms_rendezvous *r, int64_t now_ns)
         return true;
     if (count_missing(r) > 0)
         return false;
-    return r->waiting_count >= r->limits.max || is_whole(r) ||
+    return have_all_come(r) || is_whole(r) ||
            now_ns >= ms_deadline_ns(r->last_join_ns, r->limits.last_call_ns);
 }
 
@@ -380,6 +389,23 @@ int64_t ms_rendezvous_next_ns(const struct ms_rendezvous *r)
     return call_ns < r->deadline_ns ? call_ns : r->deadline_ns;
 }
 
+/* To new members, as far as they are free, the ranks that they would like. */
+static void give_liked_ranks(const struct ms_rendezvous *r,
+                             int64_t *at_rank,
+                             bool *has_rank,
+                             size_t size)
+{
+    for (size_t i = 0; i < r->waiting_count; i++) {
+        uint32_t place = r->waiting[i].place;
+
+        if (r->waiting[i].former >= 0 || place == 0 || place > size ||
+            at_rank[place - 1] >= 0)
+            continue;
+        at_rank[place - 1] = (int64_t)i;
+        has_rank[i] = true;
+    }
+}
+
 static void give_free_rank(int64_t *at_rank, size_t size, size_t *next, size_t member)
 {
     while (*next < size && at_rank[*next] >= 0)
@@ -392,6 +418,7 @@ static void give_free_rank(int64_t *at_rank, size_t size, size_t *next, size_t m
 static void give_ranks(const struct ms_rendezvous *r,
                        int64_t *at_rank,
                        int64_t *by_former,
+                       bool *has_rank,
                        size_t size)
 {
     size_t next = 0;
@@ -408,8 +435,9 @@ static void give_ranks(const struct ms_rendezvous *r,
     for (size_t rank = size; rank < r->world_count; rank++)
         if (by_former[rank] >= 0)
             give_free_rank(at_rank, size, &next, (size_t)by_former[rank]);
+    give_liked_ranks(r, at_rank, has_rank, size);
     for (size_t i = 0; i < r->waiting_count; i++)
-        if (r->waiting[i].former < 0)
+        if (r->waiting[i].former < 0 && !has_rank[i])
             give_free_rank(at_rank, size, &next, i);
 }
 
@@ -441,11 +469,13 @@ static enum ms_rendezvous_event complete(struct ms_rendezvous *r, int64_t now_ns
     MS_CLEANUP(ms_cleanup_free) int64_t *at_rank = calloc(size, sizeof *at_rank);
     MS_CLEANUP(ms_cleanup_free)
     int64_t *by_former = calloc(r->world_count + 1, sizeof *by_former);
+    MS_CLEANUP(ms_cleanup_free)
+    bool *has_rank = calloc(r->waiting_count, sizeof *has_rank);
 
-    if (!world || !at_rank || !by_former)
+    if (!world || !at_rank || !by_former || !has_rank)
         return MS_RENDEZVOUS_NO_MEMORY;
     assert(size >= r->limits.min);
-    give_ranks(r, at_rank, by_former, size);
+    give_ranks(r, at_rank, by_former, has_rank, size);
     move(r, world, at_rank, size);
     finish_all(r->world, r->world_count);
     free(r->world);

@@ -14,11 +14,13 @@
  *    of it (ms_rendezvous_is_wanted) and decides when to join again.
  *  - A round that gathers completes when max have come; or min, and for `last_call_ns` nobody
  *    has come after them; or at once when the world before has come back whole, without
- *    anybody else. Members of the world before that live are waited for.
+ *    anybody else, or when as many have come as there are (`present`). Members of the world
+ *    before that live are waited for.
  *  - The deadline of a round is `join_ns` after its first member and does not move. It
  *    completes then with what has come, or fails if that is less than min.
  *  - Ranks are stable: a member that had a rank keeps it if the new world has that rank;
- *    free ranks go to the other old members, then to new ones in the order of their coming.
+ *    free ranks go to the other old members, then to new ones: first to those that would
+ *    like that rank (`place`), then in the order of their coming.
  *    If there is no room for all, old members go first.
  *  - One that joins under a key that another one holds takes its place: it is a replacement,
  *    and what comes from the one before changes nothing.
@@ -50,6 +52,7 @@ struct ms_rendezvous_member {
     bool is_gone;   /* in a world: it has left or died, or was replaced */
     bool is_back;   /* in a world: it waits for the next one */
     int64_t former; /* of one that waits: the rank of its key in the world; -1: none */
+    uint32_t place; /* 1 + the rank that it would like; 0: any */
 };
 
 struct ms_rendezvous {
@@ -57,6 +60,8 @@ struct ms_rendezvous {
     uint64_t round; /* of the world; 0: there was none */
     bool is_closed;
     bool is_gathering;
+    bool is_of_cluster; /* members are the ranks of the cluster of this name */
+    uint32_t present;   /* how many there are that could come; 0: not known. Not kept */
     int64_t deadline_ns;  /* of the round that gathers */
     int64_t last_join_ns; /* of a member that was not there before */
     /* of the last world, by rank; none: there was none */
@@ -81,6 +86,7 @@ struct ms_rendezvous_join {
     uint64_t owner;
     const uint8_t *data;
     size_t len;
+    uint32_t place; /* 1 + the rank that it would like; 0: any */
 };
 
 /* It waits for the next round; if it does already, nothing changes. 1: it is new there; 0.

@@ -18,6 +18,7 @@ static Muster__KeptMember *member_message(const struct ms_rendezvous_member *m)
     out.owner = m->owner;
     out.data = (ProtobufCBinaryData){m->len, m->data};
     out.gone = m->is_gone;
+    out.place = m->place;
     return (Muster__KeptMember *)ms_proto_copy(&out.base);
 }
 
@@ -46,6 +47,7 @@ Muster__KeptRendezvous *ms_rendezvous_encode(const struct ms_rendezvous *r)
     m->join_ns = (uint64_t)r->limits.join_ns;
     m->round = r->round;
     m->closed = r->is_closed;
+    m->of_cluster = r->is_of_cluster;
     if (add_members(&m->world, &m->n_world, r->world, r->world_count) &&
         add_members(&m->waiting, &m->n_waiting, r->waiting, r->waiting_count))
         return m;
@@ -81,6 +83,7 @@ static int take_members(struct ms_rendezvous_member **out,
         m->len = all[i]->data.len;
         m->owner = all[i]->owner;
         m->is_gone = all[i]->gone;
+        m->place = all[i]->place;
         (*count)++;
         if (!m->key || !m->data)
             return -ENOMEM;
@@ -115,6 +118,7 @@ int ms_rendezvous_decode(struct ms_rendezvous *r,
         return rc;
     ms_rendezvous_init(&made, &limits);
     made.round = m->round;
+    made.is_of_cluster = m->of_cluster;
     rc = take_members(
         &made.world, &made.world_count, &made.world_room, m->world, m->n_world);
     if (rc == 0)

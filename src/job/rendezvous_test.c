@@ -248,6 +248,58 @@ static void test_ranks_are_stable(void **state)
     }
 }
 
+/* New members get the ranks that they would like, as far as old ones leave them free. */
+static void test_liked_ranks(void **state)
+{
+    MS_CLEANUP(ms_rendezvous_finish) struct ms_rendezvous r = make(2, 4, 1);
+    const char *const keys[] = {"d", "c", "b", "a"};
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(ms_rendezvous_join(
+                             &r,
+                             &(struct ms_rendezvous_join){.key = keys[i],
+                                                          .owner = i + 1,
+                                                          .place = i == 1 ? 0 : 4 - i},
+                             0,
+                             NULL),
+                         1);
+    assert_int_equal(step(&r, 0), MS_RENDEZVOUS_COMPLETED);
+    assert_world(&r, 1, "abcd"); /* c took what was left */
+    assert_int_equal(ms_rendezvous_drop(&r, 1, S), 1);
+    for (uint64_t owner = 2; owner < 5; owner++)
+        join_as(&r, keys[owner - 1], owner, S);
+    /* the rank that it would like is an old member's */
+    assert_int_equal(ms_rendezvous_join(&r,
+                                        &(struct ms_rendezvous_join){
+                                            .key = "e", .owner = 9, .place = 1},
+                                        S,
+                                        NULL),
+                     1);
+    assert_int_equal(step(&r, S), MS_RENDEZVOUS_COMPLETED);
+    assert_world(&r, 2, "abce");
+}
+
+/* With fewer than max there are, a round does not wait for more; below min it does. */
+static void test_all_that_are_present(void **state)
+{
+    MS_CLEANUP(ms_rendezvous_finish) struct ms_rendezvous r = make(2, 6, 2);
+
+    (void)state;
+    r.present = 5; /* cut to the unit: 4 */
+    join(&r, "abc", 0);
+    assert_int_equal(step(&r, 0), MS_RENDEZVOUS_NOTHING);
+    join(&r, "d", 0);
+    assert_int_equal(step(&r, 0), MS_RENDEZVOUS_COMPLETED);
+    assert_world(&r, 1, "abcd");
+    r.present = 1; /* all others have gone for good */
+    for (uint64_t owner = 'b'; owner <= 'd'; owner++)
+        ms_rendezvous_drop(&r, owner, S);
+    join(&r, "a", S);
+    assert_int_equal(step(&r, S), MS_RENDEZVOUS_NOTHING);
+    assert_int_equal(step(&r, 700 * S), MS_RENDEZVOUS_FAILED);
+}
+
 static void test_a_returning_rank(void **state)
 {
     MS_CLEANUP(ms_rendezvous_finish) struct ms_rendezvous r = make(2, 3, 1);
@@ -523,6 +575,8 @@ int main(void)
         cmocka_unit_test(test_a_whole_world_meets_again_at_once),
         cmocka_unit_test(test_a_member_that_does_not_come_back_is_left_behind),
         cmocka_unit_test(test_ranks_are_stable),
+        cmocka_unit_test(test_liked_ranks),
+        cmocka_unit_test(test_all_that_are_present),
         cmocka_unit_test(test_a_returning_rank),
         cmocka_unit_test(test_at_max_newcomers_wait_until_one_is_lost),
         cmocka_unit_test(test_old_members_go_before_new_ones),

@@ -14,6 +14,7 @@ import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 from helpers import below, until
+from jobs_rig import Jobs, jobs  # noqa: F401  (fixture)
 
 torch = pytest.importorskip(
     "torch", reason="torch is not installed here: `make test-verl` has it"
@@ -170,6 +171,67 @@ def test_too_few_come(agents: Agents) -> None:
     said = agents.said()
     assert "RendezvousTimeoutError" in said
     assert "1 of at least 2 members came within 1.0 s" in said
+
+
+# ---- in a submitted job ----------------------------------------------------------------
+
+JOB = """
+name: torches
+nodes: [{{name: n0, cpus: 8}}]
+roles:
+  train:
+    command: [{command}, train.py, {steps}]
+    world_size: "2:4:2"
+    restart: {restart}
+    start_timeout: 120
+driver: [sleep, "600"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "restart"),
+    [("torch.distributed.run", "role"), ("muster.torchrun", "rank")],
+)
+def test_a_role_of_a_job(
+    jobs: Jobs,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+    daemon: Daemon,  # noqa: F811
+    module: str,
+    restart: str,
+) -> None:
+    """No option of torchrun is given: the ranks of the role meet through its head. One is
+    killed: the role starts anew, or that rank alone, and the next world has the same ranks."""
+    agents = Agents(daemon, tmp_path_factory.mktemp("a"))  # its folders and its eyes
+    jobs.home.env["PYTHONPATH"] = (
+        f"{os.environ.get('PYTHONPATH', '')}:{agents.folder / 'site'}"
+    )
+    (jobs.folder / "train.py").write_text(SCRIPT)
+    command = f"{sys.executable}, -m, {module}"
+    name = jobs.submit(JOB.format(command=command, steps=agents.steps, restart=restart))
+
+    def said() -> str:
+        return jobs.texts(name) + jobs.run("logs", "--job", name)
+
+    before: dict[int, int] = until(lambda: agents.at_work(4), said, DEADLINE_S)
+    os.kill(before[2], signal.SIGKILL)  # torchrun's agent; its worker goes with it
+    for path in agents.steps.glob("*.step"):
+        path.unlink()
+
+    def anew() -> dict[int, int]:
+        found = agents.at_work(4)
+        return found if found.get(2) not in (None, before[2]) else {}
+
+    after: dict[int, int] = until(anew, said, DEADLINE_S)
+    kept = {rank for rank in before if before[rank] == after[rank]}
+    assert kept == (set() if restart == "role" else {0, 1, 3}), said()
+    (agents.steps / "stop").touch()
+    until(
+        lambda: jobs.get(name)["roles"][0]["running"] == 0,
+        said,
+        DEADLINE_S,
+    )
+    assert "error" not in {e["level"] for e in jobs.events(name)}, said()
+    jobs.run("stop", "job", name)
 
 
 # ---- the store ------------------------------------------------------------------------

@@ -289,6 +289,33 @@ static char *value_text(const json_t *value)
     return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
 }
 
+/* Its ranks meet through this head under the cluster's name: muster.Rendezvous() and
+ * muster.torchrun read the first two. torchrun reads the others, where all ranks of the role
+ * start together. What the role's own `env` says goes first. */
+static int set_rendezvous(struct made *m, const struct ms_hosted *job, uint32_t role)
+{
+    const struct ms_job_role *r = ms_hosted_file_role(job, role);
+    const struct ms_job_role_spec *spec = ms_job_core_role(job->core, role).spec;
+    int rc = ms_env_printf(&m->own, "MUSTER_RENDEZVOUS=%s", m->name);
+
+    if (rc == 0)
+        rc = ms_env_printf(&m->own,
+                           "MUSTER_RENDEZVOUS_SIZE=%u:%u:%u",
+                           spec->min,
+                           spec->max,
+                           spec->unit);
+    if (rc < 0 || !r->command || spec->restart != MS_JOB_RESTART_ROLE)
+        return rc;
+    rc = ms_env_set(&m->own, "PET_RDZV_BACKEND=muster");
+    if (rc == 0)
+        rc = ms_env_printf(&m->own, "PET_RDZV_ID=%s", m->name);
+    if (rc == 0)
+        rc = ms_env_printf(&m->own, "PET_NNODES=%u:%u", spec->min, spec->max);
+    if (rc == 0 && r->num_gpus_per_worker > 1)
+        rc = ms_env_printf(&m->own, "PET_NPROC_PER_NODE=%u", r->num_gpus_per_worker);
+    return rc;
+}
+
 static int set_role_env(struct made *m, const struct ms_job_role *r)
 {
     json_t *env = json_object_get(r->told, "env"), *value;
@@ -502,6 +529,8 @@ Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
     double seconds = json_number_value(json_object_get(r->told, "start_timeout"));
     int rc = begin(&m, job, role, err);
 
+    if (rc == 0)
+        rc = set_rendezvous(&m, job, role);
     if (rc == 0)
         rc = set_role_env(&m, r);
     if (rc == 0)

@@ -198,6 +198,15 @@ static bool retry_ask(struct ms_head_op *op, bool is_last)
 
 /* ---- what follows from a change -------------------------------------------------- */
 
+/* How many ranks there are that could come; 0: not known. */
+static uint32_t count_present(const struct meeting *m)
+{
+    const struct ms_cluster *c =
+        m->r.is_of_cluster ? ms_registry_find(&m->head->registry, m->name) : NULL;
+
+    return c ? (uint32_t)c->count : 0;
+}
+
 /* Go on as far as possible. `m` may be gone after it. */
 static void settle(struct meeting *m)
 {
@@ -205,6 +214,7 @@ static void settle(struct meeting *m)
     int64_t now_ns = ms_now_ns(), next_ns;
 
     m->why.code = 0;
+    m->r.present = count_present(m);
     while ((event = ms_rendezvous_step(&m->r, now_ns, &m->why)) ==
            MS_RENDEZVOUS_COMPLETED)
         drop_old_keys(m);
@@ -293,8 +303,10 @@ static struct meeting *find_or_create(struct ms_head_op *op,
         return NULL;
     }
     m = meeting_create(h, name, &op->error);
-    if (m)
-        ms_rendezvous_init(&m->r, limits);
+    if (!m)
+        return NULL;
+    ms_rendezvous_init(&m->r, limits);
+    m->r.is_of_cluster = op->request->join_rendezvous->of_cluster;
     return m;
 }
 
@@ -321,7 +333,8 @@ int ms_head_rendezvous_join_run(struct ms_head_op *op)
     struct ms_rendezvous_join join = {.key = asked->key,
                                       .owner = owner_of(op),
                                       .data = asked->data.data,
-                                      .len = asked->data.len};
+                                      .len = asked->data.len,
+                                      .place = asked->place};
     struct ms_rendezvous_limits limits;
     struct meeting *m;
     int rc = read_limits(op, &limits);
