@@ -100,8 +100,9 @@ class Future:
 
             listener = Listener(*self._calls())
             try:
+                yield from listener
                 while not self.done():
-                    yield from listener.news().__await__()
+                    yield from listener
             except asyncio.CancelledError:
                 self.cancel()
                 raise
@@ -284,12 +285,14 @@ class Listener:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def news(self) -> None:
+    def __await__(self) -> Generator[Any, None, None]:
         """Return when there has been news since the last time."""
         if not self._new:
             self._waiter = self.loop.create_future()
-            await self._waiter
+            yield from self._waiter
         self._new = False
+
+    __iter__ = __await__
 
     def close(self) -> None:
         self._here.listeners.pop(self._tag, None)

@@ -67,7 +67,7 @@ class Stream:
         listener = self._listener
         if listener is None or listener.loop is not get_running_loop():
             listener = self._listener = Listener(self._call)
-        await listener.news()
+        await listener
 
     def _end(self) -> None:
         self._ended = True

@@ -21,6 +21,8 @@ _NOT_FOUND, _UNAVAILABLE = 404, 503  # of a command that speaks HTTP
 
 
 class Attempts:
+    __slots__ = ("_count", "_delay", "_end", "_timeout", "number", "timer", "wait_s")
+
     def __init__(self, timeout: float, count: int, delay: float) -> None:
         if timeout <= 0 or count < 1 or delay < 0:
             raise ValueError(
@@ -67,13 +69,16 @@ class Attempts:
         self, loop: asyncio.AbstractEventLoop, worker_id: str, method: str
     ) -> None:
         """For a loop, which waits for all attempts at once; `timer` is to be cancelled."""
+        told = (loop, worker_id, method)
+        self.timer = loop.call_later(self._timeout, self._wait_in, *told)
 
-        def over() -> None:
-            if self.number < self._count:
-                self.next_wait(worker_id, method)
-                self.timer = loop.call_later(self.wait_s, over)
-
-        self.timer = loop.call_later(self._timeout, over)
+    def _wait_in(
+        self, loop: asyncio.AbstractEventLoop, worker_id: str, method: str
+    ) -> None:
+        if self.number < self._count:
+            self.next_wait(worker_id, method)
+            told = (loop, worker_id, method)
+            self.timer = loop.call_later(self.wait_s, self._wait_in, *told)
 
     def may_repeat(self, error: Exception) -> bool:
         """It did not begin, and there are attempts left."""
