@@ -23,6 +23,7 @@ PAGES = [
     "README.md",
     "doc/clusters.md",
     "doc/data.md",
+    "doc/generation.md",
     "doc/resources.md",
     "doc/adapters.md",
 ]
