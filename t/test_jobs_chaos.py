@@ -179,6 +179,7 @@ def test_a_job_converges_and_loses_no_shard(prepared: Jobs) -> None:
     try:
         rig.wait_running("chaos", CONVERGE_S)
     except AssertionError:
+        print((rig.home.path / "jobs/logs/head.log").read_text()[-4000:])
         print(rig.texts("chaos")[-8000:], rig.run("get", "job/chaos"))
         raise
     print(f"converged after {time.monotonic() - began:.1f} s")

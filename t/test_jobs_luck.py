@@ -432,6 +432,42 @@ def test_a_clock_that_jumps(jobs: Jobs, set_clock: Callable[[int], None]) -> Non
     assert numbers == sorted(numbers)
 
 
+# ---- what is left ----------------------------------------------------------------------
+
+
+def sockets(jobs: Jobs) -> list[Path]:
+    return [p for p in jobs.home.path.glob("jobs@*/**/*") if p.is_socket()]
+
+
+def test_an_agent_that_is_killed_when_its_job_ends(jobs: Jobs) -> None:
+    sleepers(jobs)
+    assert sockets(jobs)
+    pids = jobs.agents("luck.n0")
+    jobs.run("delete", "luck")
+    for pid in pids:  # it and its supervisor: nobody tidies up
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: "luck" not in jobs.run("list", "jobs"))
+    until(lambda: not sockets(jobs))
+    assert not [*(jobs.home.path / "jobs").glob("lent-*")]
+
+
+def test_a_program_that_is_replaced(jobs: Jobs) -> None:
+    """As by an update: the next head is of the program that is there then."""
+    program = jobs.folder / "muster"
+    shutil.copy2(CLI, program)
+    jobs.write(SLEEPERS.format(name="luck"))
+    command: list[str | Path] = [program, "submit", "job.yaml"]
+    subprocess.run(command, env=jobs.home.env, cwd=jobs.folder, check=True)
+    before = until(lambda: len(w := jobs.workers()) == 4 and w)
+    program.unlink()
+    os.kill(jobs.head_pid(), signal.SIGKILL)
+    until(lambda: "cannot run" in (journal(jobs).parent / "keeper").read_text())
+    fails(jobs, "get", "job/luck", code=3, says="No such file or directory")
+    shutil.copy2(CLI, program)
+    wait_back(jobs, before)
+
+
 # ---- the head --------------------------------------------------------------------------
 
 

@@ -60,8 +60,9 @@ static void close_session(struct ms_head *h)
         ms_session_close(&h->session);
     else
         ms_session_remove(h->session.dir);
-    if (h->is_of_job)
-        ms_node_dirs_sweep(h->session.name);
+    if (h->is_daemon)
+        ms_node_dirs_sweep(
+            h->session.name);   /* agents that were killed have left theirs */
     flock(h->lock_fd, LOCK_UN); /* also for a forked child that has a copy of it */
     ms_fd_close(&h->lock_fd);
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* `muster keep FD WORD...` runs `muster head --listen 127.0.0.1:PORT WORD...`. A head that was
@@ -28,7 +29,7 @@
  *
  * While it runs, the file `keeper` in the session's folder has its process and why the last
  * head has not come up, for commands that find no head. `port` has the port, for the next
- * keeper. */
+ * keeper, and logs/head.log what heads said and how they ended. */
 
 /* A head that lived less long is started again later each time, up to PAUSE_NS << LATER_MAX,
  * or LATER_UP_MAX if it had come up. */
@@ -37,10 +38,17 @@
 #define GIVE_UP_NS (300 * MS_NS_PER_S) /* as agents give up a head */
 #define PORT       "port"
 
-enum { LATER_MAX = 4, LATER_UP_MAX = 2, KILLED_MAX = 8, WHY_MAX = 512 };
+enum {
+    LOG_MAX = 1 << 20,
+    LATER_MAX = 4,
+    LATER_UP_MAX = 2,
+    KILLED_MAX = 8,
+    WHY_MAX = 512
+};
 
 struct keep {
-    int port_fd; /* holds the port while no head has it */
+    char program[PATH_MAX]; /* it may be replaced by another version meanwhile */
+    int port_fd;            /* holds the port while no head has it */
     char listen[32];
     in_port_t port;
     int signal_fd, said_fd; /* said_fd: what the head says first; -1: it has */
@@ -87,6 +95,43 @@ static void note(const char *why)
     write_file(MS_JOBS_KEEPER, getpid(), why);
 }
 
+/* What heads say after they have come up, or instead: how they ended. */
+static void write_log(const char *text, size_t len)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (path_of("logs/head.log", path) < 0)
+        return;
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && st.st_size > LOG_MAX && ftruncate(fd, 0) < 0)
+        len = 0;
+    if (len && write(fd, text, len) < 0)
+        len = 0; /* a full disk: it is not kept */
+    close(fd);
+}
+
+static void log_end(pid_t head, int status)
+{
+    char text[96];
+    int n;
+
+    n = WIFSIGNALED(status) ? snprintf(text,
+                                       sizeof text,
+                                       "muster keep: head %d was killed by signal %d\n",
+                                       (int)head,
+                                       WTERMSIG(status))
+                            : snprintf(text,
+                                       sizeof text,
+                                       "muster keep: head %d has ended with %d\n",
+                                       (int)head,
+                                       WEXITSTATUS(status));
+    write_log(text, (size_t)n);
+}
+
 static void forget_note(void)
 {
     struct ms_jobs_absent known = {0};
@@ -101,17 +146,16 @@ static void forget_note(void)
 
 static void run_head(const struct keep *k, char *const *words, int out)
 {
-    char path[PATH_MAX] = "";
     const char *argv[64] = {"muster", "head", "--listen", k->listen};
     size_t n = 4;
 
     for (size_t i = 0; words[i] && n + 1 < MS_COUNT(argv); i++)
         argv[n++] = words[i];
     sigprocmask(SIG_SETMASK, &k->before, NULL);
-    if (dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0 ||
-        readlink("/proc/self/exe", path, sizeof path - 1) < 0)
+    if (dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
         _exit(1);
-    execv(path, (char *const *)(uintptr_t)argv);
+    execv(k->program, (char *const *)(uintptr_t)argv);
+    fprintf(stderr, "cannot run '%s': %s\n", k->program, strerror(errno));
     _exit(1);
 }
 
@@ -128,7 +172,7 @@ static int start_head(struct keep *k, char *const *words)
     k->said_fd = ends[0];
     fcntl(k->said_fd, F_SETFL, O_NONBLOCK); /* its children may have the other end */
     k->has_come_up = false;
-    snprintf(k->why, sizeof k->why, "it was killed while it started");
+    k->why[0] = 0;
     return k->head < 0 ? -errno : 0;
 }
 
@@ -155,6 +199,7 @@ static void on_said(struct keep *k, int *ready_fd)
         return;
     }
     text[n] = 0;
+    write_log(text, (size_t)n);
     if (strstr(text, "listening")) {
         k->has_come_up = true;
         note("");
@@ -184,6 +229,12 @@ static int wait_head(struct keep *k, int *ready_fd)
     }
     while (k->said_fd >= 0)
         on_said(k, ready_fd);
+    log_end(k->head, status);
+    if (WIFSIGNALED(status) && !k->has_come_up && !k->why[0])
+        snprintf(k->why,
+                 sizeof k->why,
+                 "it was killed by signal %d while it started",
+                 WTERMSIG(status));
     k->head = 0;
     return status;
 }
@@ -266,6 +317,8 @@ enum ms_exit ms_cmd_keep(const struct ms_cli *cli)
         return ms_out_fail(cli, MS_EXIT_USAGE, "it is for `muster submit`");
     if (has_waiter)
         ms_fd_set_cloexec(ready_fd, true);
+    if (readlink("/proc/self/exe", k.program, sizeof k.program - 1) < 0)
+        return ms_out_fail(cli, MS_EXIT_FAILED, "cannot find this program");
     if (hold_port(&k) < 0)
         return ms_out_fail(
             cli, MS_EXIT_FAILED, "no port of loopback can be had: %s", strerror(errno));

@@ -5,6 +5,7 @@
 #include "head/head_impl.h"
 #include "head/jobs/jobs_impl.h"
 #include "head/ops/op.h"
+#include "io/session/node_dir.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -239,8 +240,10 @@ static void sweep(struct ms_jobs *j)
 {
     ms_list_each (job, &j->all, struct ms_hosted, link)
         if (job->fleet && !job->is_recovering && ms_job_stage_is_over(stage_of(job)) &&
-            ms_list_is_empty(&job->actions) && ms_fleet_end(job->fleet))
+            ms_list_is_empty(&job->actions) && ms_fleet_end(job->fleet)) {
             ms_fleet_destroy(MS_TAKE(job->fleet));
+            ms_node_dirs_sweep(j->head->session.name); /* of agents that were killed */
+        }
     ms_list_each (job, &j->all, struct ms_hosted, link)
         if (job->is_forgotten && !job->is_feeding && ms_list_is_empty(&job->actions) &&
             !job->fleet)

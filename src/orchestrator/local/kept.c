@@ -110,6 +110,14 @@ static int write_file(const char *path, const struct ms_buf *data, struct ms_err
     return rc < 0 ? ms_error_sys(err, rc, "cannot write '%s'", path) : 0;
 }
 
+/* Nothing is lent: there is no file. */
+static int remove_file(const char *path, struct ms_error *err)
+{
+    if (unlink(path) < 0 && errno != ENOENT)
+        return ms_error_sys(err, -errno, "cannot remove '%s'", path);
+    return 0;
+}
+
 int ms_kept_write(struct local *l, struct ms_error *err)
 {
     Muster__LocalGangs *m;
@@ -125,9 +133,13 @@ int ms_kept_write(struct local *l, struct ms_error *err)
             is_good =
                 is_good && m && ms_proto_append(&m->gangs, &m->n_gangs, tell_gang(g));
     is_good = is_good && m && ms_proto_pack(&m->base, &packed) == 0;
+    if (!is_good)
+        rc = ms_error_set(err, -ENOMEM, "out of memory");
+    else if (m->n_gangs == 0)
+        rc = remove_file(l->state_path, err);
+    else
+        rc = write_file(l->state_path, &packed, err);
     muster__local_gangs__free_unpacked(m, NULL);
-    rc = is_good ? write_file(l->state_path, &packed, err)
-                 : ms_error_set(err, -ENOMEM, "out of memory");
     l->is_unkept = rc < 0;
     return rc;
 }
