@@ -136,7 +136,13 @@ class Jobs:
     def kill_head(self) -> None:
         before = self.head_pid()
         os.kill(before, signal.SIGKILL)
-        until(lambda: self.head_pid() != before)
+
+        def is_another() -> bool:
+            with contextlib.suppress(OSError):  # between the two there is none
+                return self.head_pid() != before
+            return False
+
+        until(is_another)
 
     def end(self) -> None:
         if (self.home.path / "jobs").exists():
