@@ -1,5 +1,6 @@
 """muster.jobs asks the head itself: by its session or its address, and while it comes back."""
 
+import json
 import threading
 
 import muster.jobs
@@ -51,3 +52,38 @@ def test_a_job_by_python(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:  
     assert "submitted" in seen[0] and any("attempt 2" in text for text in seen)
     job.delete()
     until(lambda: muster.jobs.jobs() == [])
+
+
+def test_a_job_whose_head_is_elsewhere(
+    jobs: Jobs,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("MUSTER_HOME", MARK):
+        monkeypatch.setenv(name, jobs.home.env[name])
+    for name in ("MUSTER_ADDRESS", "MUSTER_SECRET_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = jobs.home.path / ".elsewhere"
+    folder.mkdir(0o700)
+    record = folder / "far"
+    record.write_text(f"127.0.0.1:99999\n{'00' * 32}\njob muster-far-1 of Ray at x\n")
+    record.chmod(0o600)
+    (folder / "torn").write_text("127.0.0.1:7\n")  # none of ours
+    [listed] = json.loads(jobs.run("list", "jobs", "--json"))
+    assert (listed["name"], listed["stage"]) == ("far", "not reached")
+    assert [one.name for one in muster.jobs.jobs()] == ["far"]
+    said = jobs.run("get", "job/far", code=4)
+    assert "the head in job muster-far-1 of Ray at x does not answer" in said
+    with pytest.raises(MusterError, match="99999"):
+        muster.jobs.get("far")
+    jobs.write("name: far\nnodes: [{name: n0, cpus: 1}]\ndriver: [a]\n")
+    ray = ["submit", "--on", "ray", "--address", "http://127.0.0.1:1"]
+    assert "`muster delete far` frees the name" in jobs.run(*ray, "job.yaml", code=1)
+    assert "which one?" in jobs.run("submit", "--on", "ray", "job.yaml", code=2)
+    assert "belongs to" in jobs.run("submit", "--address", "x", "job.yaml", code=2)
+    assert "forgotten here" in jobs.run("delete", "far")
+    assert not record.exists()
+    jobs.submit("name: near\nnodes: [{name: n0, cpus: 1}]\ndriver: ['true']\n")
+    jobs.run("wait", "near")
+    jobs.write("on: ray\nnodes: [{name: n0, cpus: 1}]\ndriver: ['true']\n")
+    said = jobs.run("submit", "--session", "jobs", "job.yaml", code=1)
+    assert "this head has no Ray" in said

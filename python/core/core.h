@@ -47,6 +47,7 @@ void core_object_free(PyObject *self);
 PyObject *core_raise(const struct ms_error *err);
 /* jobs.c */
 PyObject *core_ask_jobs(PyObject *self, PyObject *args);
+PyObject *core_jobs_elsewhere(PyObject *self, PyObject *unused);
 /* PyErr_Format and PyErr_NoMemory for functions that return -1 with an exception set. */
 int core_fail(PyObject *type, const char *format, ...);
 int core_no_memory(void);

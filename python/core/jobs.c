@@ -1,16 +1,18 @@
 /* jobs.c - questions to the head that hosts this user's jobs, without a session
  *
  * `ask_jobs(verb, fields, timeout)` asks once, by the name of a field in DriverToHead and a dict
- * of its fields. The answer is JSON, as the command line prints it.
+ * of its fields. The answer is JSON, as the command line prints it. `jobs_elsewhere()` has the
+ * names of those whose head is on other machines.
  */
 #include "core.h"
 #include "message.h"
 
 #include "base/clock.h"
 #include "head/rest/message_json.h"
-#include "session/jobs_head.h"
+#include "session/jobs_elsewhere.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static PyObject *print(const ProtobufCMessage *m)
 {
@@ -29,8 +31,8 @@ PyObject *core_ask_jobs(PyObject *self, PyObject *args)
     struct ms_jobs_head head;
     struct ms_error err = {0};
     ProtobufCMessage *want, *answer = NULL;
-    PyObject *fields, *out;
-    const char *verb;
+    PyObject *fields, *out, *name;
+    const char *verb, *job;
     double timeout;
     int rc;
 
@@ -46,8 +48,10 @@ PyObject *core_ask_jobs(PyObject *self, PyObject *args)
     want = core_message_parse(fields, f->descriptor);
     if (!want)
         return NULL;
+    name = PyDict_GetItemString(fields, "name"); /* a text: it was parsed */
+    job = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_jobs_head_find(&head, &err);
+    rc = ms_jobs_head_find(job, &head, &err);
     if (rc == 0)
         rc = ms_jobs_head_ask(head.address,
                               head.secret,
@@ -60,5 +64,27 @@ PyObject *core_ask_jobs(PyObject *self, PyObject *args)
     protobuf_c_message_free_unpacked(want, NULL);
     out = rc < 0 ? core_raise(&err) : print(answer);
     protobuf_c_message_free_unpacked(answer, NULL);
+    return out;
+}
+
+PyObject *core_jobs_elsewhere(PyObject *self, PyObject *unused)
+{
+    struct ms_job_elsewhere *all = NULL;
+    struct ms_error err = {0};
+    int count = ms_jobs_elsewhere_list(&all, &err);
+    PyObject *out = count < 0 ? core_raise(&err) : PyList_New(0);
+
+    (void)self;
+    (void)unused;
+    for (int i = 0; out && i < count; i++) {
+        PyObject *name = PyUnicode_FromString(all[i].job);
+
+        if (!name || PyList_Append(out, name) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(name);
+    }
+    if (all)
+        explicit_bzero(all, (size_t)(count > 0 ? count : 0) * sizeof *all);
+    free(all);
     return out;
 }

@@ -298,6 +298,7 @@ static PyObject *ns(PyObject *self, PyObject *seconds)
 static PyMethodDef methods[] = {
     {"ns", ns, METH_O, NULL},
     {"ask_jobs", core_ask_jobs, METH_VARARGS, NULL},
+    {"jobs_elsewhere", core_jobs_elsewhere, METH_NOARGS, NULL},
     {"check_engine_name", check_engine_name, METH_O, NULL},
     {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};

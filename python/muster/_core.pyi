@@ -757,6 +757,9 @@ def store_stats(with_objects: bool, /) -> Message:
 def ask_jobs(verb: str, fields: dict[str, Any], timeout: float, /) -> str:
     """Ask the head that hosts this user's jobs once; JSON, as the program prints it."""
 
+def jobs_elsewhere() -> list[str]:
+    """Names of this user's jobs whose head is on other machines."""
+
 def check_engine_name(name: str) -> None: ...
 def store_warning() -> str: ...
 def store_copied() -> int: ...

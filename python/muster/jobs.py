@@ -1,7 +1,7 @@
 """Jobs that a head hosts: what `muster submit`, `wait`, `events`, ... do, from Python.
 
-The head is the one that the commands find: MUSTER_ADDRESS, or this user's daemon. It is asked
-directly, and no session is needed. `submit` is the program's command, which starts a head where
+The head is the one that the commands find: MUSTER_ADDRESS, that of a job on Ray, or this
+user's daemon. It is asked directly, and no session is needed. `submit` is the program's command, which starts a head where
 there is none.
 """
 
@@ -87,11 +87,20 @@ class Job:
         _ask("delete_job", name=self.name)
 
 
-def submit(file: str | os.PathLike[str], name: str | None = None) -> Job:
-    """Have a job hosted; it runs in this folder, with this environment."""
+def submit(
+    file: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    on: str | None = None,
+    address: str | None = None,
+) -> Job:
+    """Have a job hosted; it runs in this folder, with this environment. `on="ray"` with the
+    address of Ray's dashboard: on that cluster, where its head lives too."""
     command = [find_executable(), "submit", os.fspath(file), "--json"]
+    for option, value in (("--name", name), ("--on", on), ("--address", address)):
+        command += [option, value] if value else []
     done = subprocess.run(
-        [*command, *(["--name", name] if name else [])],
+        command,
         capture_output=True,
         text=True,
         check=False,
@@ -113,5 +122,12 @@ def get(name: str) -> Job:
 
 
 def jobs() -> list[Job]:
-    """All that the head has."""
-    return [Job(one["name"]) for one in _ask("list_jobs")["jobs"]]
+    """All that the head has, and those whose head is elsewhere."""
+    elsewhere = [] if os.environ.get("MUSTER_ADDRESS") else _core.jobs_elsewhere()
+    try:
+        here = [one["name"] for one in _ask("list_jobs")["jobs"]]
+    except MusterError:
+        if not elsewhere:
+            raise
+        here = []
+    return [Job(name) for name in here + elsewhere]

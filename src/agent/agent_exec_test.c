@@ -373,9 +373,33 @@ static void test_many_at_once(void **state)
 
 #define AGENT_TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
+/* Of a head on another machine: the file that it names is not here. */
+static void test_secret_of_a_head_elsewhere(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+    char far[] = "MUSTER_SECRET_FILE=/nowhere/secret",
+         near[] = "MUSTER_SECRET_FILE=/etc/hostname", line[128];
+
+    fake_free(fake_head_start(h));
+    fake_spec_shell(&s[0],
+                    1,
+                    0,
+                    "echo far=$MUSTER_SECRET_FILE $(stat -c %a "
+                    "$MUSTER_SECRET_FILE) $(cat $MUSTER_SECRET_FILE | wc -c)");
+    s[0].env[0] = far;
+    fake_spec_shell(&s[1], 2, 1, "echo near=$MUSTER_SECRET_FILE");
+    s[1].env[0] = near;
+    fake_free(fake_head_started(h, s, 2));
+    snprintf(line, sizeof line, "far=%s/secret 600 64\n", h->dir);
+    fake_head_wait_line(h, line);
+    fake_head_wait_line(h, "near=/etc/hostname\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        AGENT_TEST(test_secret_of_a_head_elsewhere),
         AGENT_TEST(test_output_and_exit_code),
         AGENT_TEST(test_signal),
         AGENT_TEST(test_what_a_worker_finds),

@@ -7,13 +7,18 @@
 #include "agent/exec.h"
 #include "agent/join_impl.h"
 #include "agent/worker.h"
+#include "base/cleanup.h"
 #include "base/env.h"
 #include "base/proto.h"
 #include "io/addr.h"
+#include "io/session/root.h"
+#include "io/session/secret.h"
 #include "io/supervised.h"
+#include "io/tree.h"
 #include "resource/shape.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -86,6 +91,47 @@ static int set_env(const struct ms_worker *w, struct ms_env *env)
     return rc == 0 ? ms_env_set_all(env, w->spec->env, w->spec->n_env) : rc;
 }
 
+/* ---- the secret of its head -------------------------------------------------------- */
+
+static const char *told_secret(const struct ms_env *env)
+{
+    static const char name[] = MS_SECRET_FILE_ENV "=";
+    const char *found = NULL;
+
+    for (size_t i = 0; i < env->count; i++)
+        if (strncmp(env->entries[i], name, sizeof name - 1) == 0)
+            found = env->entries[i] + sizeof name - 1;
+    return found;
+}
+
+/* As a session's folder has it; that of this node goes with the agent. */
+static int write_secret(const Muster__AgentConfig *config)
+{
+    MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, config->session_dir);
+    int rc = dir;
+
+    if (dir >= 0 && config->secret.len == MS_SESSION_SECRET_SIZE)
+        rc = ms_session_write_secret(dir, config->secret.data);
+    return rc == -EEXIST || rc > 0 ? 0 : rc;
+}
+
+/* A program may join the head as a driver: a job's driver does. The file that it is told of
+ * is on the head's machine; on another one it gets a copy. */
+static int set_secret(const struct ms_worker *w, struct ms_env *env)
+{
+    const Muster__AgentConfig *config = w->agent->config;
+    const char *told = told_secret(env);
+    int rc;
+
+    if (!told || w->spec->start != MUSTER__START_KIND__START_COMMAND ||
+        access(told, F_OK) == 0)
+        return 0;
+    rc = write_secret(config);
+    return rc < 0 ? rc
+                  : ms_env_printf(
+                        env, MS_SECRET_FILE_ENV "=%s/secret", config->session_dir);
+}
+
 /* ---- by exec --------------------------------------------------------------------- */
 
 static int make_env(struct ms_env *env, const struct ms_worker *w)
@@ -94,6 +140,8 @@ static int make_env(struct ms_env *env, const struct ms_worker *w)
         "MUSTER_CONTROL_FD=3", "MUSTER_LISTEN_FD=4", "MUSTER_LISTEN_TCP_FD=5"};
     int rc = set_env(w, env);
 
+    if (rc == 0)
+        rc = set_secret(w, env);
     for (size_t i = 0; i < MS_COUNT(fds) && rc == 0; i++)
         rc = ms_env_set(env, fds[i]);
     return rc == 0 ? set_identity(w, env) : rc;

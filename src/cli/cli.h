@@ -224,5 +224,6 @@ enum ms_exit ms_cmd_scale(const struct ms_cli *cli);
 enum ms_exit ms_cmd_restart(const struct ms_cli *cli);
 enum ms_exit ms_cmd_delete(const struct ms_cli *cli);
 enum ms_exit ms_cmd_keep(const struct ms_cli *cli);
+enum ms_exit ms_cmd_host(const struct ms_cli *cli);
 
 #endif

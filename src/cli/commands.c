@@ -239,9 +239,14 @@ const struct ms_cli_command ms_cli_commands[] = {
                 "MUSTER_ADDRESS hosts it,\nor this user's daemon; where there is none "
                 "one is started, called `jobs`, which is started\nagain when it is "
                 "killed. The driver runs in this folder, with this environment. What "
-                "happens to\nthe file afterwards changes nothing.",
-        .example = "muster submit job.yaml\nmuster wait grpo && echo done",
-        .options = OPT(NAME) | ASK,
+                "happens to\nthe file afterwards changes nothing. On ray (--on, or "
+                "`on` in the file) the head lives in a job\non the cluster at "
+                "--address (else RAY_API_SERVER_ADDRESS), with this folder as it is "
+                "here.",
+        .example = "muster submit job.yaml\n"
+                   "muster submit --on ray --address http://head:8265 job.yaml\n"
+                   "muster wait grpo && echo done",
+        .options = OPT(NAME) | OPT(ON) | OPT(ADDRESS) | ASK,
         .exits = EXITS_ASK | 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_submit,
     },
@@ -406,6 +411,15 @@ const struct ms_cli_command ms_cli_commands[] = {
         .hidden = true,
         .is_raw = true,
         .run = ms_cmd_hold,
+    },
+    {
+        .name = "host",
+        .operands = "ID FILE NAME",
+        .summary = "the head of one job, in a Ray job (`muster submit --on ray` starts "
+                   "this)",
+        .hidden = true,
+        .is_raw = true,
+        .run = ms_cmd_host,
     },
     {
         .name = "keep",

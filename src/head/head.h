@@ -136,6 +136,7 @@ struct ms_head_serve_options {
     bool http_open_metrics;
     const struct ms_head_lender *lender; /* NULL: none */
     const char *agent_path; /* the muster executable, for jobs; NULL: it hosts none */
+    const char *ray;        /* the address of Ray for jobs; NULL: it has none on Ray */
     /* Somebody has asked that the head ends too; on its thread. May be NULL: that is then
      * refused. */
     void (*on_stop_asked)(void *arg);

@@ -8,6 +8,7 @@
 #include "io/session/secret.h"
 #include "io/tree.h"
 #include "session/find.h"
+#include "session/jobs_elsewhere.h"
 #include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
@@ -146,14 +147,20 @@ static int find_named(struct ms_jobs_head *out, struct ms_error *err)
     return rc;
 }
 
-int ms_jobs_head_find(struct ms_jobs_head *out, struct ms_error *err)
+int ms_jobs_head_find(const char *job, struct ms_jobs_head *out, struct ms_error *err)
 {
+    struct ms_job_elsewhere elsewhere;
     const char *named = getenv("MUSTER_ADDRESS");
     struct ms_jobs_absent absent = {.since_ns = ms_now_ns()};
     int rc;
 
     if (named && named[0] && strcmp(named, "local") != 0)
         return find_named(out, err);
+    if (job && ms_jobs_elsewhere_find(job, &elsewhere) == 0) {
+        *out = elsewhere.head;
+        explicit_bzero(&elsewhere, sizeof elsewhere);
+        return 0;
+    }
     while ((rc = look(out, &absent, err)) == -ENOENT && ms_jobs_may_come(&absent))
         pause_some();
     return rc == -ENOENT ? ms_jobs_explain(&absent, err) : rc;

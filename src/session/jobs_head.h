@@ -1,7 +1,8 @@
 /* jobs_head.h - the head that hosts this user's jobs, and asking it
  *
- * It is that of MUSTER_ADDRESS; else the session that `muster submit` starts, else the only
- * daemon of this user on this machine. Nothing is started here and no session is needed. A
+ * It is that of MUSTER_ADDRESS; else, of a job whose head is elsewhere (jobs_elsewhere.h),
+ * that one; else the session that `muster submit` starts, else the only daemon of this user
+ * on this machine. Nothing is started here and no session is needed. A
  * head that is being started again, because it was killed, is waited for.
  */
 #ifndef MS_SESSION_JOBS_HEAD_H
@@ -44,8 +45,9 @@ bool ms_jobs_may_come(const struct ms_jobs_absent *absent);
 /* Why there is none, for a person. -ENOENT. */
 int ms_jobs_explain(const struct ms_jobs_absent *absent, struct ms_error *err);
 
-/* 0; -ENOENT: there is none, also none that comes back; else why it cannot be known. */
-int ms_jobs_head_find(struct ms_jobs_head *out, struct ms_error *err);
+/* The head of this job (NULL: of no one in particular). 0; -ENOENT: there is none, also none
+ * that comes back; else why it cannot be known. */
+int ms_jobs_head_find(const char *job, struct ms_jobs_head *out, struct ms_error *err);
 
 /* The body `what` of a DriverToHead and its answer, which the caller frees with
  * protobuf_c_message_free_unpacked. 0; -EREMOTEIO: the head's own words; else why it does not

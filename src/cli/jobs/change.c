@@ -16,12 +16,13 @@ static enum ms_exit report(const struct ms_cli *cli, const Muster__JobStatus *s)
 }
 
 static enum ms_exit change(const struct ms_cli *cli,
+                           const char *job,
                            Muster__DriverToHead__BodyCase what,
                            const ProtobufCMessage *want)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
     ProtobufCMessage *answer = NULL;
-    enum ms_exit code = ms_jobs_target(&t, cli, false);
+    enum ms_exit code = ms_jobs_target(&t, cli, job, false);
 
     if (!code)
         code = ms_jobs_ask(&t, what, want, &answer);
@@ -39,7 +40,7 @@ static enum ms_exit change_named(const struct ms_cli *cli,
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
 
     want.name = (char *)(uintptr_t)name;
-    return change(cli, what, &want.base);
+    return change(cli, name, what, &want.base);
 }
 
 static enum ms_exit change_one(const struct ms_cli *cli,
@@ -61,9 +62,27 @@ enum ms_exit ms_cmd_resume(const struct ms_cli *cli)
     return change_one(cli, MUSTER__DRIVER_TO_HEAD__BODY_RESUME_JOB);
 }
 
+/* Of one that is elsewhere nothing is left here, also if its head is gone. */
 enum ms_exit ms_cmd_delete(const struct ms_cli *cli)
 {
-    return change_one(cli, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB);
+    enum ms_exit code = change_one(cli, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB);
+    bool is_named = ms_target_is_remote(cli) || ms_cli_has(cli, MS_OPT_SESSION);
+    struct ms_job_elsewhere e;
+
+    if (is_named || cli->operand_count != 1 ||
+        ms_jobs_elsewhere_find(cli->operands[0], &e) < 0)
+        return code;
+    explicit_bzero(&e.head, sizeof e.head);
+    if (code == MS_EXIT_UNREACHABLE) {
+        fprintf(stderr,
+                "muster delete: it is forgotten here; what is left of it, if anything, "
+                "is in %s\n",
+                e.where);
+        code = MS_EXIT_OK;
+    }
+    if (code == MS_EXIT_OK || code == MS_EXIT_NOT_FOUND)
+        ms_jobs_elsewhere_remove(e.job);
+    return code;
 }
 
 enum ms_exit ms_jobs_stop(const struct ms_cli *cli, const char *name)
@@ -86,7 +105,8 @@ enum ms_exit ms_cmd_scale(const struct ms_cli *cli)
     want.name = (char *)(uintptr_t)cli->operands[0];
     want.role = role;
     want.count = (uint32_t)strtoul(equals + 1, NULL, 10);
-    return change(cli, MUSTER__DRIVER_TO_HEAD__BODY_SCALE_JOB, &want.base);
+    return change(
+        cli, cli->operands[0], MUSTER__DRIVER_TO_HEAD__BODY_SCALE_JOB, &want.base);
 }
 
 /* NAME[/ROLE[/RANK]] */
@@ -110,5 +130,5 @@ enum ms_exit ms_cmd_restart(const struct ms_cli *cli)
     if (role)
         want.role = role + 1;
     want.one_rank = rank != NULL;
-    return change(cli, MUSTER__DRIVER_TO_HEAD__BODY_RESTART_JOB, &want.base);
+    return change(cli, text, MUSTER__DRIVER_TO_HEAD__BODY_RESTART_JOB, &want.base);
 }

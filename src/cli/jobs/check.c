@@ -4,6 +4,9 @@
 #include "cli/out.h"
 #include "cli/run/run.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* Do its roles fit on the nodes that it describes? */
 static enum ms_exit check_fit(const struct ms_cli *cli, const struct ms_job *job)
 {
@@ -15,7 +18,7 @@ static enum ms_exit check_fit(const struct ms_cli *cli, const struct ms_job *job
     if (ms_whole_nodes_init(&nodes,
                             (const Muster__NodeShape *const *)job->nodes,
                             job->node_count,
-                            true,
+                            !job->on || strcmp(job->on, "ray") != 0,
                             &err) < 0)
         return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
     return ms_plan_check(
@@ -26,7 +29,7 @@ enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
 {
     struct ms_job_spec spec;
     struct ms_error err = {0};
-    const char *file = cli->operands[0];
+    const char *file = cli->operands[0], *on = cli->values[MS_OPT_ON];
 
     if (cli->operand_count != 1)
         return ms_out_fail(cli,
@@ -35,6 +38,10 @@ enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
                            cli->command->name);
     if (ms_job_open(job, file, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
+    if (on) {
+        free(job->on);
+        job->on = strdup(on);
+    }
     if (ms_job_check_on(job, job->on ? job->on : "local", &err) < 0 ||
         ms_job_make_spec(job, &spec, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s: %s", file, err.text);

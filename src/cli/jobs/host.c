@@ -12,6 +12,8 @@
 #define BACK_NS (30 * MS_NS_PER_S)
 #define LOOK_NS (100 * MS_NS_PER_MS)
 
+enum { ANSWER_S = 10 };
+
 /* 0: it is there, with its name. */
 static int look(const struct ms_cli *cli,
                 char name[MS_NAME_MAX + 1],
@@ -60,8 +62,24 @@ static int start_head(const struct ms_cli *cli, char name[MS_NAME_MAX + 1])
     return rc;
 }
 
-enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool start)
+void ms_jobs_target_elsewhere(struct ms_target *t,
+                              const struct ms_cli *cli,
+                              const struct ms_job_elsewhere *e)
 {
+    *t = (struct ms_target){.cli = cli,
+                            .timeout_ns = ms_cli_number(cli, MS_OPT_TIMEOUT, ANSWER_S) *
+                                          MS_NS_PER_S};
+    snprintf(t->address, sizeof t->address, "%s", e->head.address);
+    snprintf(t->who, sizeof t->who, "the head in %s", e->where);
+    memcpy(t->secret, e->head.secret, sizeof t->secret);
+}
+
+enum ms_exit ms_jobs_target(struct ms_target *t,
+                            const struct ms_cli *cli,
+                            const char *job,
+                            bool start)
+{
+    struct ms_job_elsewhere elsewhere;
     struct ms_jobs_absent absent = {.since_ns = ms_now_ns()};
     struct ms_error why = {0};
     char name[MS_NAME_MAX + 1];
@@ -70,6 +88,11 @@ enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool 
     *t = (struct ms_target){.cli = cli};
     if (ms_target_is_remote(cli) || ms_cli_has(cli, MS_OPT_SESSION))
         return ms_target_init(t, cli);
+    if (job && ms_jobs_elsewhere_find(job, &elsewhere) == 0) {
+        ms_jobs_target_elsewhere(t, cli, &elsewhere);
+        explicit_bzero(&elsewhere, sizeof elsewhere);
+        return MS_EXIT_OK;
+    }
     while ((rc = look(cli, name, &absent)) == -ENOENT && ms_jobs_may_come(&absent) &&
            (absent.is_kept || !start)) {
         struct timespec pause = ms_timespec(LOOK_NS);

@@ -5,6 +5,8 @@
  *   host.c     which head, and asking it
  *   look.c     `list jobs`, `get job/NAME`, `wait`, `events`
  *   change.c   `suspend`, `resume`, `scale`, `restart`, `stop job`, `delete`
+ *   on_ray.c   `muster submit --on ray`
+ *   in_ray.c   `muster host`: the head of such a job, in the Ray cluster
  *   keep.c     `muster keep`: the process above a head, which starts it again
  *   node_check.c `muster node-check`: what two nodes do to be checked together
  *   start.c    starting that, or a unit of systemd
@@ -15,7 +17,7 @@
 #include "base/error.h"
 #include "cli/target.h"
 #include "job/file.h"
-#include "session/jobs_head.h"
+#include "session/jobs_elsewhere.h"
 
 #include <jansson.h>
 
@@ -23,9 +25,17 @@
  * MS_EXIT_OK, and the job is the caller's; else it was said what is wrong. */
 enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job);
 
-/* The head of --head, --session or MUSTER_ADDRESS; else the one called `jobs`, else the only
- * daemon of this user; else, if `start`, a new one. As ms_target_init. */
-enum ms_exit ms_jobs_target(struct ms_target *t, const struct ms_cli *cli, bool start);
+/* The head of --head, --session or MUSTER_ADDRESS; else that of this job, if it is elsewhere;
+ * else the one called `jobs`, else the only daemon of this user; else, if `start`, a new one.
+ * `job` may be NULL. As ms_target_init. */
+enum ms_exit ms_jobs_target(struct ms_target *t,
+                            const struct ms_cli *cli,
+                            const char *job,
+                            bool start);
+/* The head of a job that is elsewhere. */
+void ms_jobs_target_elsewhere(struct ms_target *t,
+                              const struct ms_cli *cli,
+                              const struct ms_job_elsewhere *e);
 
 /* Ask it, and say nothing: 0, or a negative errno with the reason; -EREMOTEIO: the head's
  * own words. */
@@ -42,6 +52,13 @@ enum ms_exit ms_jobs_ask(const struct ms_target *t,
                          ProtobufCMessage **answer);
 enum ms_exit
 ms_jobs_fail(const struct ms_target *t, int rc, const struct ms_error *err);
+
+/* What stands in it, cut to what a job's file may have; NULL: errno says why. */
+char *ms_jobs_read_text(const char *path);
+
+/* By which the head of a job on Ray and who submits it come to a secret (offer.h). */
+#define MS_JOB_OFFER_ENV "MUSTER_JOB_OFFER"
+enum ms_exit ms_jobs_submit_on_ray(const struct ms_cli *cli, const struct ms_job *job);
 
 /* NULL: out of memory. */
 json_t *ms_jobs_json(const Muster__JobStatus *s);

@@ -1,6 +1,7 @@
 /* look.c - `list jobs`, `get job/NAME`, `wait` and `events` */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proto.h"
 #include "base/timestamp.h"
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
@@ -14,6 +15,8 @@
 
 /* One question; the head answers earlier when there is something. */
 #define ASK_NS (10 * MS_NS_PER_S)
+/* For each job in a list whose head is elsewhere. */
+#define ELSEWHERE_NS (3 * MS_NS_PER_S)
 
 static void status_cleanup(Muster__JobStatus **s)
 {
@@ -58,21 +61,80 @@ static void add_row(struct ms_grid *g, const Muster__JobStatus *s)
     ms_grid_add(g, NULL, "%.60s", s->text[0] ? s->text : "-");
 }
 
-enum ms_exit ms_jobs_list(const struct ms_cli *cli)
+/* One whose head is elsewhere; what does not answer is said. NULL: out of memory. */
+static Muster__JobStatus *look_elsewhere(const struct ms_cli *cli,
+                                         const struct ms_job_elsewhere *e)
+{
+    MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
+    Muster__JobRef want = MUSTER__JOB_REF__INIT;
+    Muster__JobStatus gone = MUSTER__JOB_STATUS__INIT;
+    ProtobufCMessage *answer = NULL;
+    struct ms_error why = {0};
+    char stage[] = "not reached";
+
+    ms_jobs_target_elsewhere(&t, cli, e);
+    want.name = (char *)(uintptr_t)e->job;
+    if (ms_jobs_try(&t,
+                    MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB,
+                    &want.base,
+                    ELSEWHERE_NS,
+                    &answer,
+                    &why) == 0)
+        return (Muster__JobStatus *)answer;
+    gone.name = (char *)(uintptr_t)e->job;
+    gone.stage = stage;
+    gone.text = why.text;
+    gone.submitted_ns = (uint64_t)ms_wall_ns();
+    return (Muster__JobStatus *)ms_proto_copy(&gone.base);
+}
+
+static enum ms_exit add_elsewhere(const struct ms_cli *cli,
+                                  const struct ms_job_elsewhere *list,
+                                  int count,
+                                  Muster__Jobs *all)
+{
+    for (int i = 0; i < count; i++)
+        if (!ms_proto_append(&all->jobs, &all->n_jobs, look_elsewhere(cli, &list[i])))
+            return ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
+    return MS_EXIT_OK;
+}
+
+/* Those of the head here, unless there is none and others are elsewhere. */
+static enum ms_exit
+ask_here(const struct ms_cli *cli, bool may_lack, ProtobufCMessage **answer)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
     Muster__ListJobs want = MUSTER__LIST_JOBS__INIT;
+    struct ms_jobs_head here;
+    enum ms_exit code;
+
+    if (may_lack && ms_jobs_head_find(NULL, &here, NULL) == -ENOENT) {
+        *answer = (ProtobufCMessage *)ms_proto_create(&muster__jobs__descriptor);
+        return *answer ? MS_EXIT_OK : ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
+    }
+    code = ms_jobs_target(&t, cli, NULL, false);
+    return code ? code
+                : ms_jobs_ask(
+                      &t, MUSTER__DRIVER_TO_HEAD__BODY_LIST_JOBS, &want.base, answer);
+}
+
+enum ms_exit ms_jobs_list(const struct ms_cli *cli)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_job_elsewhere *elsewhere = NULL;
     ProtobufCMessage *answer = NULL;
-    const Muster__Jobs *all;
-    enum ms_exit code = ms_jobs_target(&t, cli, false);
+    Muster__Jobs *all;
+    bool is_named = ms_target_is_remote(cli) || ms_cli_has(cli, MS_OPT_SESSION);
+    int count = is_named ? 0 : ms_jobs_elsewhere_list(&elsewhere, NULL);
+    enum ms_exit code = ask_here(cli, count > 0, &answer);
     struct ms_grid g;
 
+    all = (Muster__Jobs *)answer;
     if (!code)
-        code = ms_jobs_ask(
-            &t, MUSTER__DRIVER_TO_HEAD__BODY_LIST_JOBS, &want.base, &answer);
+        code = add_elsewhere(cli, elsewhere, count, all);
+    if (elsewhere)
+        explicit_bzero(elsewhere, (size_t)(count > 0 ? count : 0) * sizeof *elsewhere);
     if (code)
         return code;
-    all = (const Muster__Jobs *)answer;
     if (ms_cli_has(cli, MS_OPT_JSON)) {
         json_t *list = json_array();
 
@@ -142,7 +204,7 @@ enum ms_exit ms_jobs_get(const struct ms_cli *cli, const char *name)
     MS_CLEANUP(status_cleanup) Muster__JobStatus *s = NULL;
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
     ProtobufCMessage *answer = NULL;
-    enum ms_exit code = ms_jobs_target(&t, cli, false);
+    enum ms_exit code = ms_jobs_target(&t, cli, name, false);
 
     want.name = (char *)(uintptr_t)name;
     if (!code)
@@ -197,7 +259,7 @@ enum ms_exit ms_cmd_wait(const struct ms_cli *cli)
     if (cli->operand_count != 1)
         return ms_out_fail(cli, MS_EXIT_USAGE, "which job? muster wait NAME");
     patient.values[MS_OPT_TIMEOUT] = NULL; /* of all questions together */
-    code = ms_jobs_target(&t, &patient, false);
+    code = ms_jobs_target(&t, &patient, cli->operands[0], false);
     t.timeout_ns = 2 * ASK_NS;
     if (!code)
         code = ask_wait(&t, cli->operands[0], until_ns, &s);
@@ -277,7 +339,7 @@ enum ms_exit ms_cmd_events(const struct ms_cli *cli)
 
     if (cli->operand_count != 1)
         return ms_out_fail(cli, MS_EXIT_USAGE, "which job? muster events NAME");
-    code = ms_jobs_target(&t, cli, false);
+    code = ms_jobs_target(&t, cli, cli->operands[0], false);
     t.timeout_ns = 2 * ASK_NS;
     want.name = (char *)(uintptr_t)cli->operands[0];
     want.wait_ns = follow ? (uint64_t)ASK_NS : 0;

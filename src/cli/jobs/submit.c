@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char *read_text(const char *path)
+char *ms_jobs_read_text(const char *path)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *text = fd < 0 ? NULL : calloc(1, MS_YAML_FILE_MAX + 1);
@@ -61,6 +61,7 @@ static enum ms_exit send(const struct ms_cli *cli,
         m.text = text;
         m.folder = here;
         m.name = ms_field_text(cli->values[MS_OPT_NAME]);
+        m.on = ms_field_text(cli->values[MS_OPT_ON]);
         m.context = &context;
         context.env = env;
         context.n_env = ms_field_count((const char *const *)env);
@@ -86,11 +87,16 @@ enum ms_exit ms_cmd_submit(const struct ms_cli *cli)
 
     if (code)
         return code;
-    text = read_text(cli->operands[0]);
+    if (job.on && strcmp(job.on, "ray") == 0 && !ms_target_is_remote(cli) &&
+        !ms_cli_has(cli, MS_OPT_SESSION))
+        return ms_jobs_submit_on_ray(cli, &job);
+    if (ms_cli_has(cli, MS_OPT_ADDRESS))
+        return ms_out_fail(cli, MS_EXIT_USAGE, "--address belongs to --on ray");
+    text = ms_jobs_read_text(cli->operands[0]);
     if (!text)
         return ms_out_fail(
             cli, MS_EXIT_USAGE, "%s: %s", cli->operands[0], strerror(errno));
-    code = ms_jobs_target(&t, cli, true);
+    code = ms_jobs_target(&t, cli, NULL, true);
     if (!code)
         code = send(cli, &t, text, &status);
     if (code)

@@ -368,7 +368,7 @@ static enum ms_exit show_job(const struct ms_cli *cli, struct ms_logview *v)
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
     ProtobufCMessage *answer = NULL;
     const Muster__JobStatus *job;
-    enum ms_exit code = ms_jobs_target(&t, cli, false);
+    enum ms_exit code = ms_jobs_target(&t, cli, v->job, false);
 
     want.name = (char *)(uintptr_t)v->job;
     if (!code)

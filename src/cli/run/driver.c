@@ -4,7 +4,6 @@
 #include "base/env.h"
 #include "cli/run/job.h"
 #include "io/session/secret.h"
-#include "orchestrator/ray/job/python.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -35,47 +34,6 @@ static void on_ended(void *arg, unsigned events)
     ms_job_run_release(j);
 }
 
-/* "NAME=first:what it is now" */
-static int set_first(struct ms_env *e, const char *name, const char *first)
-{
-    const char *before = getenv(name);
-
-    return ms_env_printf(e,
-                         "%s=%s%s%s",
-                         name,
-                         first,
-                         before && before[0] ? ":" : "",
-                         before ? before : "");
-}
-
-/* The folder above. */
-static void go_up(char path[PATH_MAX])
-{
-    char *slash = strrchr(path, '/');
-
-    if (slash)
-        *slash = 0;
-}
-
-/* In a Ray job: the Python that Ray runs with, and the module in the package, which is in the
- * folder above that of this program. */
-static int set_inside(const struct ms_job_run *j, struct ms_env *e)
-{
-    char python[PATH_MAX], package[PATH_MAX];
-    int rc;
-
-    memcpy(package, j->muster, sizeof package);
-    go_up(package);
-    go_up(package);
-    rc = set_first(e, "PYTHONPATH", package);
-    if (rc == 0)
-        rc = ms_env_printf(e, "MUSTER_BIN=%s", j->muster);
-    if (rc < 0 || ms_ray_find_python(python, NULL) < 0)
-        return rc;
-    go_up(python);
-    return set_first(e, "PATH", python);
-}
-
 static int fill_env(const struct ms_job_run *j, struct ms_env *e)
 {
     const char *const *at = ms_head_addresses(j->head);
@@ -84,7 +42,7 @@ static int fill_env(const struct ms_job_run *j, struct ms_env *e)
     ms_env_init(e);
     rc = ms_env_set_own(e);
     if (rc == 0 && j->run->is_inside)
-        rc = set_inside(j, e);
+        rc = ms_run_inside_env(j->muster, e);
     for (size_t i = 0; j->run->job->env && j->run->job->env[i] && rc == 0; i++)
         rc = ms_env_set(e, j->run->job->env[i]);
     if (rc == 0)

@@ -41,6 +41,11 @@ enum ms_exit ms_run_ray(const struct ms_run_spec *r);
 /* The history of a reservation in virtual time; nothing is started. */
 enum ms_exit ms_run_sim(const struct ms_run_spec *r);
 
+/* In a Ray job: the Python that Ray runs with, and the module in the package, which is in the
+ * folder above that of this program. 0 or -ENOMEM. */
+struct ms_env;
+int ms_run_inside_env(const char *muster, struct ms_env *e);
+
 /* Block SIGINT, SIGTERM and SIGHUP, and have them here; before there are threads. 0 or a
  * negative errno. */
 int ms_run_signals(int *fd);

@@ -101,7 +101,7 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     if (rc == 0 && o->lender)
         rc = ms_fleet_open(h, o->lender, err);
     if (rc == 0 && o->agent_path)
-        rc = ms_jobs_open(h, o->agent_path, err);
+        rc = ms_jobs_open(h, o->agent_path, o->ray, err);
     if (rc == 0 && o->http)
         rc = ms_rest_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)

@@ -85,13 +85,17 @@ check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error 
     if (j->count >= MS_JOBS_MAX)
         return ms_error_set(
             err, -ENOSPC, "this head has %zu jobs: delete old ones", j->count);
-    if (strcmp(on, "local") != 0 && !ms_hosted_is_simulated(job))
-        return ms_error_set(err,
-                            -ENOTSUP,
-                            "on %s: submitted jobs run on local or sim; `muster run "
-                            "--on %s` runs it in the foreground",
-                            on,
-                            on);
+    if (ms_hosted_is_on_ray(job) && !j->ray)
+        return ms_error_set(
+            err,
+            -ENOTSUP,
+            "on ray: this head has no Ray; `muster submit --on ray "
+            "--address http://HEAD:8265 FILE` has the job hosted there");
+    if (ms_hosted_is_on_ray(job) && !job->file.has_nodes)
+        return ms_error_set(err, -EINVAL, "on ray: it has no 'nodes' to be lent");
+    if (strcmp(on, "local") != 0 && !ms_hosted_is_on_ray(job) &&
+        !ms_hosted_is_simulated(job))
+        return ms_error_set(err, -ENOTSUP, "on %s: jobs run on local, ray or sim", on);
     if (!job->file.driver && job->file.role_count == 0)
         return ms_error_set(err, -EINVAL, "it has neither a driver nor roles");
     for (size_t i = 0; i < job->file.role_count; i++)

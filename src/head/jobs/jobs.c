@@ -117,6 +117,12 @@ static int read_file(struct ms_hosted *job, struct ms_error *err)
         &job->file, m->file[0] ? m->file : "job.yaml", m->text, strlen(m->text), err);
     if (rc < 0)
         return rc;
+    if (m->on[0]) {
+        free(job->file.on);
+        job->file.on = strdup(m->on);
+        if (!job->file.on)
+            return ms_error_set(err, -ENOMEM, "out of memory");
+    }
     name = m->name[0] ? m->name : job->file.name ? job->file.name : "job";
     rc = ms_name_check(name, "job", err);
     if (rc < 0)
@@ -334,7 +340,10 @@ const char **ms_jobs_nodes_of(const struct ms_jobs *j,
 
 /* ---- life -------------------------------------------------------------------------- */
 
-int ms_jobs_open(struct ms_head *h, const char *agent_path, struct ms_error *err)
+int ms_jobs_open(struct ms_head *h,
+                 const char *agent_path,
+                 const char *ray,
+                 struct ms_error *err)
 {
     struct ms_jobs *j;
     int rc;
@@ -348,6 +357,9 @@ int ms_jobs_open(struct ms_head *h, const char *agent_path, struct ms_error *err
     ms_list_init(&j->all);
     ms_list_init(&j->waiting);
     snprintf(j->agent_path, sizeof j->agent_path, "%s", agent_path);
+    j->ray = ray ? strdup(ray) : NULL;
+    if (ray && !j->ray)
+        return ms_error_set(err, -ENOMEM, "out of memory");
     rc = ms_timer_init(&j->recover, h->loop, ms_jobs_recover, j);
     if (rc == 0)
         rc = ms_timer_init(&j->later, h->loop, on_later, j);
@@ -367,6 +379,7 @@ void ms_jobs_destroy(struct ms_jobs *j)
         ms_hosted_destroy(job);
     ms_timer_finish(&j->recover);
     ms_timer_finish(&j->later);
+    free(j->ray);
     free(j);
 }
 

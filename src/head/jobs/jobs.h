@@ -32,8 +32,11 @@ struct ms_head;
 struct ms_jobs;
 
 /* h->jobs, with those of the journal; the head listens already. `agent_path` is the muster
- * executable. 0, or why not. */
-int ms_jobs_open(struct ms_head *h, const char *agent_path, struct ms_error *err);
+ * executable, `ray` the address of Ray (NULL: there is none). 0, or why not. */
+int ms_jobs_open(struct ms_head *h,
+                 const char *agent_path,
+                 const char *ray,
+                 struct ms_error *err);
 void ms_jobs_destroy(struct ms_jobs *j); /* NULL is nothing */
 
 /* A worker has ended. NULL has no jobs. */

@@ -91,6 +91,7 @@ struct ms_hosted {
 struct ms_jobs {
     struct ms_head *head;
     char agent_path[PATH_MAX];
+    char *ray; /* where machines of jobs on Ray come from; NULL: there are none */
     struct ms_list all;
     struct ms_list waiting; /* operations that wait for events, or for an end */
     struct ms_timer recover, later;
@@ -243,6 +244,8 @@ void ms_check_drop(struct ms_hosted *job); /* its memory alone */
 void ms_act_drain(struct ms_job_doing *d);
 
 /* ---- machines.c -------------------------------------------------------------------- */
+
+bool ms_hosted_is_on_ray(const struct ms_hosted *job);
 
 void ms_act_reserve(struct ms_job_doing *d);
 void ms_act_release(struct ms_job_doing *d);

@@ -18,6 +18,11 @@ static const char *on_of(const struct ms_hosted *job)
     return job->file.on ? job->file.on : "local";
 }
 
+bool ms_hosted_is_on_ray(const struct ms_hosted *job)
+{
+    return strcmp(on_of(job), "ray") == 0;
+}
+
 static struct ms_head *head_of(const struct ms_hosted *job)
 {
     return job->jobs->head;
@@ -110,18 +115,20 @@ static int open_fleet(struct ms_hosted *job, struct ms_error *err)
             prefixes[i] = made[i].words;
         }
     snprintf(before, sizeof before, "%s.", job->name);
-    job->fleet = ms_fleet_create(
-        head_of(job),
-        &(struct ms_head_lender){.name = on_of(job),
-                                 .agent_path = job->jobs->agent_path,
-                                 .nodes = (const Muster__NodeShape *const *)file->nodes,
-                                 .node_count = file->node_count,
-                                 .prefixes = prefixes,
-                                 .agent_prefix = before,
-                                 .on_silence = on_silence,
-                                 .arg = job,
-                                 .is_durable = true},
-        err);
+    job->fleet =
+        ms_fleet_create(head_of(job),
+                        &(struct ms_head_lender){
+                            .name = on_of(job),
+                            .address = ms_hosted_is_on_ray(job) ? job->jobs->ray : NULL,
+                            .agent_path = job->jobs->agent_path,
+                            .nodes = (const Muster__NodeShape *const *)file->nodes,
+                            .node_count = file->node_count,
+                            .prefixes = prefixes,
+                            .agent_prefix = before,
+                            .on_silence = on_silence,
+                            .arg = job,
+                            .is_durable = true},
+                        err);
     return job->fleet ? 0 : err->code;
 }
 

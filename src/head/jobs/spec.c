@@ -51,6 +51,20 @@ static void made_finish(struct made *m)
 
 /* ---- what all of a job's processes start from -------------------------------------- */
 
+/* All of them: a driver on another machine reaches some. */
+static int set_address(struct ms_env *env, char *const *addresses)
+{
+    struct ms_buf text = {0};
+    int rc = ms_buf_printf(&text, "MUSTER_ADDRESS=%s", addresses[0]);
+
+    for (size_t i = 1; rc == 0 && addresses[i]; i++)
+        rc = ms_buf_printf(&text, ",%s", addresses[i]);
+    if (rc == 0)
+        rc = ms_env_set(env, ms_buf_str(&text));
+    ms_buf_finish(&text);
+    return rc;
+}
+
 static int set_env(struct made *m, const struct ms_hosted *job)
 {
     const struct ms_head *h = job->jobs->head;
@@ -60,7 +74,7 @@ static int set_env(struct made *m, const struct ms_hosted *job)
     for (size_t i = 0; rc == 0 && job->file.env && job->file.env[i]; i++)
         rc = ms_env_set(&m->env, job->file.env[i]);
     if (rc == 0)
-        rc = ms_env_printf(&m->env, "MUSTER_ADDRESS=%s", h->addresses[0]);
+        rc = set_address(&m->env, h->addresses);
     if (rc == 0)
         rc = ms_env_printf(&m->env, "MUSTER_SECRET_FILE=%s/secret", h->session.dir);
     return rc == 0 ? ms_env_printf(&m->env, "MUSTER_JOB=%s", job->name) : rc;

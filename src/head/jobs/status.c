@@ -71,9 +71,10 @@ log_nodes_init(struct log_nodes *l, const struct ms_hosted *job, const char *con
     l->names = calloc(room, sizeof *l->names);
     if (!l->texts || !l->names)
         return -ENOMEM;
-    for (size_t i = 0; job->is_on_ours && now && now[i]; i++)
+    for (size_t i = 0; (job->is_on_ours || ms_hosted_is_on_ray(job)) && now && now[i];
+         i++)
         log_nodes_add(l, NULL, now[i]);
-    if (ms_hosted_is_simulated(job))
+    if (ms_hosted_is_simulated(job) || ms_hosted_is_on_ray(job))
         return 0;
     for (size_t i = 0; !job->is_on_ours && i < job->file.node_count; i++)
         log_nodes_add(l, job, job->file.nodes[i]->name);
