@@ -317,7 +317,9 @@ static int want(struct ms_head_op *op, const char *name, struct ms_job_event *e)
 
 static int want_plain(struct ms_head_op *op, const Muster__JobRef *m, uint32_t what)
 {
-    struct ms_job_event e = {.what = what, .text = m->reason[0] ? m->reason : NULL};
+    struct ms_job_event e = {.what = what,
+                             .text = m->reason[0] ? m->reason : NULL,
+                             .flags = what == MS_JOB_RESUME ? MS_JOB_REQUEUE : 0};
 
     return want(op, m->name, &e);
 }

@@ -1,4 +1,4 @@
-/* jobs.c - all jobs of a head: their life, the queue, and what the head tells them */
+/* jobs.c - all jobs of a head: their life, and what the head tells them */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/fleet/fleet.h"
@@ -197,48 +197,11 @@ void ms_hosted_destroy(struct ms_hosted *job)
     free(job);
 }
 
-/* ---- the queue --------------------------------------------------------------------- */
+/* ---- changes ----------------------------------------------------------------------- */
 
 static enum ms_job_stage stage_of(const struct ms_hosted *job)
 {
     return ms_job_core_view(job->core).stage;
-}
-
-/* Does it need all of this machine? Described nodes are only in the books. */
-static bool needs_machine(const struct ms_hosted *job)
-{
-    return !job->file.has_nodes && !job->is_on_ours && !ms_hosted_is_simulated(job);
-}
-
-/* Somebody before it in the queue, or who holds what it needs. */
-static const struct ms_hosted *who_is_before(const struct ms_hosted *job)
-{
-    struct ms_job_queued mine = {job->file.priority, job->submitted_ns, job->id};
-
-    if (!needs_machine(job))
-        return NULL;
-    ms_list_each (other, &job->jobs->all, struct ms_hosted, link) {
-        struct ms_job_queued its = {
-            other->file.priority, other->submitted_ns, other->id};
-        enum ms_job_stage s = stage_of(other);
-
-        if (other == job || !needs_machine(other) || ms_job_stage_is_over(s) ||
-            s == MS_JOB_STAGE_SUSPENDED)
-            continue;
-        if (s != MS_JOB_STAGE_QUEUED || ms_job_queue_compare(&its, &mine) < 0)
-            return other;
-    }
-    return NULL;
-}
-
-static void admit(struct ms_jobs *j)
-{
-    ms_list_each (job, &j->all, struct ms_hosted, link) {
-        if (job->is_recovering || job->is_feeding ||
-            stage_of(job) != MS_JOB_STAGE_QUEUED || who_is_before(job))
-            continue;
-        ms_hosted_feed(job, &(struct ms_job_event){.what = MS_JOB_ADMITTED});
-    }
 }
 
 /* What a job that is over leaves: its orchestrator, and when it was deleted all of it. */
@@ -262,7 +225,7 @@ static void on_later(void *arg)
 
     if (j->is_ending)
         return;
-    admit(j);
+    ms_jobs_admit(j);
     sweep(j);
     ms_head_op_retry_all(&j->waiting);
 }

@@ -4,7 +4,8 @@
  * machines are reserved (fleet/), roles and the driver are clusters (clusters/), events are in
  * the journal (state/) before anything follows from them. Files:
  *
- *   jobs.c      all jobs: opening, the queue, the end; what the rest of the head tells them
+ *   jobs.c      all jobs: opening, the end; what the rest of the head tells them
+ *   queue.c     which of them may start, and what the others wait for
  *   ask.c       the verbs; status.c: what they answer
  *   feed.c      one job: an event into the journal and the core, actions out
  *   act.c       actions, by the table of what each of them is; act_role.c: those of roles

@@ -9,6 +9,7 @@
 #include "io/loop.h"
 #include "job/core/core.h"
 #include "job/file.h"
+#include "job/queue.h"
 #include "orchestrator/orchestrator.h"
 
 #include <limits.h>
@@ -55,6 +56,7 @@ struct ms_hosted {
     uint32_t *file_roles; /* of each role of the core: its index in the file */
     struct ms_job_core *core;
     int64_t submitted_ns, ended_ns; /* since 1970 */
+    char queued_why[256];           /* queue.c: what it waits for; empty: nothing */
 
     /* feed.c */
     int64_t ahead_ns; /* the job's time is so much more than the loop's */
@@ -95,6 +97,7 @@ struct ms_jobs {
     struct ms_list all;
     struct ms_list waiting; /* operations that wait for events, or for an end */
     struct ms_timer recover, later;
+    struct ms_job_demand machine; /* queue.c; nothing: not looked at yet */
     size_t count;
     bool is_ending;
 };
@@ -117,6 +120,11 @@ const char *ms_hosted_cluster(const struct ms_hosted *job,
 uint32_t ms_hosted_role(const struct ms_hosted *job, const char *cluster);
 const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
                                               uint32_t role);
+
+/* ---- queue.c ----------------------------------------------------------------------- */
+
+/* Those whose turn has come start; the others are told what they wait for. */
+void ms_jobs_admit(struct ms_jobs *j);
 
 /* ---- feed.c ------------------------------------------------------------------------ */
 

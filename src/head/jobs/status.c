@@ -99,7 +99,8 @@ Muster__JobStatus *ms_hosted_status(const struct ms_hosted *job)
     m.cause = ms_field_text(v.cause ? ms_job_cause_name(v.cause) : "");
     m.text = ms_field_text(job->is_recovering && !m.is_over
                                ? "the head was started again and asks what still runs"
-                               : v.text);
+                           : v.stage == MS_JOB_STAGE_QUEUED ? job->queued_why
+                                                            : v.text);
     m.is_recovering = job->is_recovering;
     m.priority = job->file.priority;
     m.submitted_ns = (uint64_t)job->submitted_ns;

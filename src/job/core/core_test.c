@@ -274,6 +274,30 @@ static void test_what_is_replayed_is_the_same(void **state)
     rig_finish(&g);
 }
 
+static void test_a_resumed_job_waits_for_its_turn(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, false);
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_do(&g, MS_JOB_SUSPEND);
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_SUSPENDED);
+    rig_step(&g,
+             &(struct ms_job_event){.what = MS_JOB_RESUME, .flags = MS_JOB_REQUEUE});
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_QUEUED);
+    assert_int_equal(rig_done_count(&g), 0);
+    rig_do(&g, MS_JOB_SUSPEND); /* meanwhile: it has nothing */
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_SUSPENDED);
+    rig_step(&g,
+             &(struct ms_job_event){.what = MS_JOB_RESUME, .flags = MS_JOB_REQUEUE});
+    rig_run(&g);
+    rig_finish(&g);
+}
+
 static void rig_checked(struct rig *g, const char *bad, uint8_t cause)
 {
     struct ms_job_report p = {.role = MS_JOB_NO_ROLE, .node = bad, .cause = cause};
@@ -407,6 +431,7 @@ int main(void)
             test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job),
         cmocka_unit_test(test_a_driver_that_works_again_is_left_alone),
         cmocka_unit_test(test_what_is_replayed_is_the_same),
+        cmocka_unit_test(test_a_resumed_job_waits_for_its_turn),
         cmocka_unit_test(test_nodes_are_checked_before_the_job),
         cmocka_unit_test(test_nodes_that_always_fail_the_check_end_the_job),
         cmocka_unit_test(test_nodes_are_checked_again_when_a_machine_may_be_the_reason),

@@ -52,7 +52,7 @@ enum ms_job_event_what {
     /* What people want. */
     MS_JOB_STOP,    /* text: who, or why */
     MS_JOB_SUSPEND, /* text */
-    MS_JOB_RESUME,  /* text */
+    MS_JOB_RESUME,  /* text, flags */
     MS_JOB_SCALE,   /* role, count */
     MS_JOB_RESTART, /* role, rank or MS_JOB_ALL_RANKS; or MS_JOB_NO_ROLE: the job;
                        MS_JOB_DRIVER: the driver */
@@ -90,6 +90,7 @@ struct ms_job_report {
 };
 
 #define MS_JOB_COMPLETE UINT32_C(1) /* RECOVERED: what is not reported is missing */
+#define MS_JOB_REQUEUE  UINT32_C(2) /* RESUME: it waits for its turn again */
 
 struct ms_job_event {
     uint32_t what;

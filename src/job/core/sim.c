@@ -274,6 +274,7 @@ static void ask_for_something(struct sim *s)
     case 2:
     case 3:
         e.what = MS_JOB_RESUME;
+        e.flags = sim_roll(s, 2) ? MS_JOB_REQUEUE : 0;
         break;
     case 4:
         e.what = sim_roll(s, 2)    ? MS_JOB_ROOM

@@ -47,6 +47,8 @@ void ms_take_suspend(struct ms_job_core *c, const struct ms_job_event *e)
 
 void ms_take_resume(struct ms_job_core *c, const struct ms_job_event *e)
 {
+    if (e->flags & MS_JOB_REQUEUE)
+        c->is_admitted = false;
     ms_stage_set(c, c->is_admitted ? MS_JOB_STAGE_RESUMING : MS_JOB_STAGE_QUEUED);
     ms_say(c,
            MS_JOB_INFO,

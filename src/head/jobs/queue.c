@@ -1,0 +1,172 @@
+/* queue.c - jobs that wait for the machine: which may start, and what the others are told
+ *
+ * What is decided is in job/queue.h. A job with described nodes wants what these say, of
+ * CPUs, memory and devices; one whose nodes do not say their CPUs, and one without `nodes`,
+ * wants all CPUs of the machine. Jobs on sim, and on nodes that have joined the head by
+ * themselves, want nothing of it.
+ */
+#include "agent/machine/machine.h"
+#include "base/cleanup.h"
+#include "head/head_impl.h"
+#include "head/jobs/jobs_impl.h"
+#include "resource/shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum ms_job_stage stage_of(const struct ms_hosted *job)
+{
+    return ms_job_core_view(job->core).stage;
+}
+
+static bool is_holding(enum ms_job_stage s)
+{
+    return s != MS_JOB_STAGE_NEW && s != MS_JOB_STAGE_QUEUED &&
+           s != MS_JOB_STAGE_SUSPENDED && !ms_job_stage_is_over(s);
+}
+
+/* ---- what there is, and what is wanted --------------------------------------------- */
+
+/* Looked for once: devices do not come and go. */
+static const struct ms_job_demand *machine_of(struct ms_jobs *j)
+{
+    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *s = NULL;
+
+    if (j->machine.cpu_milli)
+        return &j->machine;
+    s = ms_machine_shape("localhost", NULL, NULL);
+    j->machine = (struct ms_job_demand){.cpu_milli = ms_machine_cpus() * UINT64_C(1000),
+                                        .memory = ms_machine_memory(),
+                                        .devices = s ? (uint32_t)s->n_devices : 0};
+    return &j->machine;
+}
+
+static struct ms_job_demand wants_of(const struct ms_hosted *job,
+                                     const struct ms_job_demand *machine)
+{
+    struct ms_job_demand sum = {0};
+
+    if (job->is_on_ours || ms_hosted_is_simulated(job))
+        return sum;
+    if (!job->file.has_nodes)
+        return *machine;
+    for (size_t i = 0; i < job->file.node_count; i++) {
+        const Muster__NodeShape *n = job->file.nodes[i];
+
+        ms_job_demand_add(
+            &sum,
+            &(struct ms_job_demand){.cpu_milli = n->cpus < 0 ? machine->cpu_milli
+                                                             : n->cpus * UINT64_C(1000),
+                                    .memory = n->memory,
+                                    .devices = (uint32_t)n->n_devices});
+    }
+    return sum;
+}
+
+/* ---- what is said ------------------------------------------------------------------ */
+
+static void add_holders(struct ms_hosted *const *jobs,
+                        const struct ms_job_claim *claims,
+                        size_t count,
+                        struct ms_buf *out)
+{
+    const char *before = "; held by ";
+
+    for (size_t i = 0; i < count; i++)
+        if (claims[i].is_holding && !ms_job_demand_is_nothing(&claims[i].wants)) {
+            ms_buf_printf(out, "%s%s", before, jobs[i]->name);
+            before = ", ";
+        }
+}
+
+static void print_amount(enum ms_job_lack lacks, uint64_t amount, char out[32])
+{
+    if (lacks == MS_JOB_LACKS_MEMORY)
+        snprintf(out, 32, "%.1f GiB", (double)amount / (double)(1 << 30));
+    else
+        snprintf(
+            out, 32, "%g", (double)amount / (lacks == MS_JOB_LACKS_CPUS ? 1e3 : 1));
+}
+
+static void print_why(struct ms_hosted *const *jobs,
+                      const struct ms_job_claim *claims,
+                      size_t count,
+                      const struct ms_job_claim *c,
+                      struct ms_buf *out)
+{
+    static const char *const what[] = {[MS_JOB_LACKS_CPUS] = "CPUs",
+                                       [MS_JOB_LACKS_MEMORY] = "memory",
+                                       [MS_JOB_LACKS_DEVICES] = "devices"};
+    char want[32], free[32];
+
+    if (c->lacks == MS_JOB_LACKS_TURN) {
+        ms_buf_printf(out,
+                      "waits behind job %s, whose priority is %d",
+                      jobs[c->behind]->name,
+                      claims[c->behind].place.priority);
+        return;
+    }
+    print_amount(c->lacks, c->want, want);
+    print_amount(c->lacks, c->free, free);
+    ms_buf_printf(out, "waits for %s of %s, free are %s", want, what[c->lacks], free);
+    add_holders(jobs, claims, count, out);
+}
+
+/* A line of the events when it is another reason than before. */
+static void say_why(struct ms_hosted *job, const char *why)
+{
+    if (strcmp(job->queued_why, why) == 0)
+        return;
+    snprintf(job->queued_why, sizeof job->queued_why, "%s", why);
+    if (why[0])
+        ms_hosted_note(job, MS_JOB_INFO, "%s", why);
+}
+
+/* ---- going through ----------------------------------------------------------------- */
+
+static void tell(struct ms_hosted *const *jobs,
+                 const struct ms_job_claim *claims,
+                 size_t count,
+                 size_t i)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf why = {0};
+
+    if (jobs[i]->is_recovering || jobs[i]->is_feeding ||
+        stage_of(jobs[i]) != MS_JOB_STAGE_QUEUED)
+        return;
+    ms_buf_init(&why);
+    if (claims[i].lacks) {
+        print_why(jobs, claims, count, &claims[i], &why);
+        say_why(jobs[i], ms_buf_str(&why) ? ms_buf_str(&why) : "waits");
+    } else {
+        jobs[i]->queued_why[0] = 0;
+        ms_hosted_feed(jobs[i], &(struct ms_job_event){.what = MS_JOB_ADMITTED});
+    }
+}
+
+void ms_jobs_admit(struct ms_jobs *j)
+{
+    const struct ms_job_demand *machine = machine_of(j);
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_job_claim *claims = calloc(j->count + 1, sizeof *claims);
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_hosted **jobs = calloc(j->count + 1, sizeof(struct ms_hosted *));
+    size_t count = 0;
+
+    ms_list_each (job, &j->all, struct ms_hosted, link) {
+        enum ms_job_stage s = stage_of(job);
+
+        if (!claims || !jobs || count == j->count)
+            break;
+        if (s != MS_JOB_STAGE_QUEUED && !is_holding(s))
+            continue;
+        jobs[count] = job;
+        claims[count++] = (struct ms_job_claim){
+            .place = {job->file.priority, job->submitted_ns, job->id},
+            .wants = wants_of(job, machine),
+            .is_holding = is_holding(s)};
+    }
+    if (count && ms_job_queue_decide(claims, count, machine, NULL) == 0)
+        for (size_t i = 0; i < count; i++)
+            tell(jobs, claims, count, i);
+}
