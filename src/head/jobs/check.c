@@ -377,6 +377,12 @@ static void on_timer(void *arg)
 
 /* ---- the beginning ----------------------------------------------------------------- */
 
+/* Neighbours are so by name, not by who joined first. */
+static int by_name(const void *a, const void *b)
+{
+    return ms_name_order(*(const char *const *)a, *(const char *const *)b);
+}
+
 static int init(struct ms_job_checking *c, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_trusted(c->job);
@@ -385,6 +391,8 @@ static int init(struct ms_job_checking *c, struct ms_error *err)
 
     while (nodes && nodes[count])
         count++;
+    if (nodes)
+        qsort(nodes, count, sizeof *nodes, by_name);
     if (nodes && count == 0)
         return ms_error_set(err, -EAGAIN, "none of its nodes is there");
     rc = nodes ? ms_node_check_init(&c->check, count, err) : -ENOMEM;
