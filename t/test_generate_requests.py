@@ -236,7 +236,8 @@ def test_resize_keeps_work(cluster: Make) -> None:
             check(group.result(WAIT_S), 50, 3)
         moved = [one for group in groups for one in group.samples if one.attempt > 1]
         assert moved
-        c.resize(3)  # also when the scheduler is not asked to
+        c.resize(1)  # also when the scheduler is not asked to
+        c.resize(3)
         big = sched.submit([9], n=9, max_new_tokens=10).result(WAIT_S)
         assert {one.replica for one in big.samples} == {0, 1, 2}
 

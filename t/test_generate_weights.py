@@ -135,6 +135,42 @@ def test_a_new_worker_waits_for_the_next_weights(cluster: Make) -> None:
         assert {v for one in check_two.samples for v in one.versions} == {2}
 
 
+def test_a_replica_that_was_not_there_waits_for_weights(cluster: Make) -> None:
+    c = cluster(Engine, 2)
+    with Scheduler(c) as sched:
+
+        def states() -> list[str]:
+            return [one["state"] for one in sched.stats()["replicas"]]
+
+        sched.drain([1])
+        with sched.weights(version=1):
+            c.execute_rank_zero_sync("set_weights", 1)
+        sched.undrain([1])  # it has missed them
+        sched.resize(3)  # and this one is new
+        assert states() == ["up", "waits for weights", "waits for weights"]
+        for rank in (1, 2):
+            c[rank].execute_all_sync("set_weights", 1)
+            sched.restored(rank)
+        sched.drain([2])
+        sched.undrain([2])  # it still has them
+        assert states() == ["up"] * 3
+        group = sched.submit([1], n=9, max_new_tokens=9).result(WAIT_S)
+        assert {one.replica for one in group.samples} == {0, 1, 2}
+        assert {v for one in group.samples for v in one.versions} == {1}
+
+
+def test_a_replica_that_came_back_often_is_used_again(cluster: Make) -> None:
+    c = cluster(Engine, 2)
+    with Scheduler(c) as sched:
+        for _ in range(3):
+            c.replace(1)
+            until(lambda: sched.stats()["replicas"][1]["state"] == "up")
+        sched.drain([1])
+        sched.undrain([1])
+        group = sched.submit([1], n=8, max_new_tokens=9).result(WAIT_S)
+        assert {one.replica for one in group.samples} == {0, 1}
+
+
 def test_a_replica_that_dies_in_the_update(cluster: Make) -> None:
     c = cluster(Engine, 2)
     with Scheduler(c) as sched:

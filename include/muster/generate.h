@@ -208,6 +208,21 @@ MUSTER_API int muster_scheduler_weights_ready(struct muster_scheduler *s,
 /* Give the update up: all go on with what they had. */
 MUSTER_API int muster_scheduler_weights_failed(struct muster_scheduler *s);
 
+/* A worker that has missed weights (it is new, or was drained during an update) waits for the
+ * next ones; this one was given those of the present version. -ENOENT: there is no such;
+ * -EAGAIN: it does not wait, or an update is under way. */
+MUSTER_API int muster_scheduler_restored(struct muster_scheduler *s, uint32_t rank);
+
+/* Another number of workers of the cluster, and of replicas. Those that go are drained first:
+ * their requests go on elsewhere from the tokens that they have. If that takes longer than
+ * timeout_ns the cluster is as it was. A cluster that was resized otherwise, by whomever, is
+ * followed by submit, get_stats and all functions that wait: requests of a worker that has ended go on
+ * from the tokens that have come. 0 or a negative errno. */
+MUSTER_API int muster_scheduler_resize(struct muster_scheduler *s,
+                                       uint32_t world_size,
+                                       int64_t timeout_ns,
+                                       struct muster_error *err);
+
 /* Send nothing until resume; returns when nothing runs, or (KEEP) engines stand still. */
 MUSTER_API int muster_scheduler_pause(struct muster_scheduler *s,
                                       enum muster_weights_mode mode,

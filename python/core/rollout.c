@@ -210,7 +210,8 @@ static PyObject *rollout_add(PyObject *self, PyObject *args)
                           &what.kv_tokens))
         return NULL;
     what.peer = core_peer_get(peer);
-    if (PyList_Append(o->peers, peer) < 0)
+    rc = PySequence_Contains(o->peers, peer);
+    if (rc < 0 || (rc == 0 && PyList_Append(o->peers, peer) < 0))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     rc = ms_rollout_add(r, number, &what, &err);

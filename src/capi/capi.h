@@ -11,6 +11,7 @@
  * call.c      calls
  * future.c    what was begun
  * generate.c  schedulers of generation (src/rollout)
+ * replicas.c  on the workers of a cluster, also when it is resized
  * samples.c   and what they hand out
  * failure.c   failures as errors
  */

@@ -8,10 +8,7 @@
 #include <string.h>
 
 #define NEVER_STALE (UINT32_C(1) << 31)
-
-struct muster_scheduler {
-    struct ms_rollout *rollout;
-};
+#define FOLLOW_NS   (MS_NS_PER_S / 2) /* until a cluster of another size is noticed */
 
 static int failed(int rc, const char *what, struct muster_error *err)
 {
@@ -49,23 +46,6 @@ rollout_options(const struct muster_scheduler_options *o)
     };
 }
 
-static int add_replicas(struct ms_rollout *r,
-                        const struct muster_cluster *c,
-                        const struct muster_scheduler_options *o,
-                        struct ms_error *err)
-{
-    int rc = 0;
-
-    for (uint32_t i = 0; rc == 0 && i < c->world_size; i++) {
-        const struct ms_rollout_replica what = {
-            .peer = c->workers[i].peer, .slots = o->slots, .kv_tokens = o->kv_tokens};
-
-        if (what.peer)
-            rc = ms_rollout_add(r, i, &what, err);
-    }
-    return rc;
-}
-
 struct muster_scheduler *
 muster_scheduler_create(struct muster_cluster *c,
                         const struct muster_scheduler_options *options,
@@ -87,9 +67,13 @@ muster_scheduler_create(struct muster_cluster *c,
         ms_capi_no_memory(err);
         return NULL;
     }
+    pthread_mutex_init(&s->lock, NULL);
+    s->cluster = c;
+    s->slots = o.slots;
+    s->kv_tokens = o.kv_tokens;
     ro = rollout_options(&o);
     s->rollout = ms_rollout_create(&ro, &why);
-    if (!s->rollout || add_replicas(s->rollout, c, &o, &why) < 0) {
+    if (!s->rollout || ms_capi_replicas_init(s, &why) < 0) {
         ms_capi_error(&why, err);
         muster_scheduler_destroy(s);
         return NULL;
@@ -99,8 +83,12 @@ muster_scheduler_create(struct muster_cluster *c,
 
 void muster_scheduler_destroy(struct muster_scheduler *s)
 {
-    if (s)
-        ms_rollout_destroy(s->rollout);
+    if (!s)
+        return;
+    ms_rollout_destroy(s->rollout);
+    if (s->first)
+        ms_peer_unref(s->first);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
@@ -134,20 +122,24 @@ int muster_scheduler_submit(struct muster_scheduler *s,
         .turn = o.turn,
         .deadline_ns = ms_deadline_ns(
             ms_now_ns(), o.timeout_ns ? o.timeout_ns : MS_CALL_TIMEOUT_NS)};
+    ms_capi_replicas_follow(s);
     rc = ms_rollout_submit(s->rollout, &submit, group, &why);
     return rc < 0 ? ms_capi_error(&why, err) : 0;
 }
 
-/* Wait for news, once; -ETIMEDOUT with the reason. */
+/* Wait for news, once, or for a while; -ETIMEDOUT with the reason. */
 static int wait_news(struct muster_scheduler *s,
                      uint64_t seen,
                      int64_t until_ns,
                      struct muster_error *err)
 {
-    if (ms_now_ns() >= until_ns)
+    int64_t now_ns = ms_now_ns(), look_ns = now_ns + FOLLOW_NS;
+
+    if (now_ns >= until_ns)
         return muster_error_set(
             err, -ETIMEDOUT, NULL, "what was waited for did not come in time");
-    ms_rollout_wait(s->rollout, seen, until_ns);
+    ms_rollout_wait(s->rollout, seen, until_ns < look_ns ? until_ns : look_ns);
+    ms_capi_replicas_follow(s);
     return 0;
 }
 
@@ -367,6 +359,11 @@ int muster_scheduler_resume(struct muster_scheduler *s)
     return ms_rollout_resume(s->rollout);
 }
 
+int muster_scheduler_restored(struct muster_scheduler *s, uint32_t rank)
+{
+    return ms_rollout_restored(s->rollout, rank);
+}
+
 /* ---- looking ----------------------------------------------------------------------- */
 
 static void add_up(struct ms_rollout *r, struct muster_scheduler_stats *out)
@@ -384,6 +381,7 @@ void muster_scheduler_get_stats(struct muster_scheduler *s,
 {
     struct ms_rollout_stats now;
 
+    ms_capi_replicas_follow(s);
     ms_rollout_stats(s->rollout, &now);
     *out = (struct muster_scheduler_stats){.submitted = now.submitted,
                                            .delivered = now.core.delivered,

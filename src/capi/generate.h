@@ -1,9 +1,28 @@
-/* generate.h - samples of a rollout as what include/muster/generate.h hands out */
+/* generate.h - schedulers of include/muster/generate.h, and samples of a rollout as what they
+ * hand out */
 #ifndef MS_CAPI_GENERATE_H
 #define MS_CAPI_GENERATE_H
 
 #include "muster/generate.h"
 #include "rollout/rollout.h"
+
+#include <pthread.h>
+
+struct muster_scheduler {
+    struct ms_rollout *rollout;
+    struct muster_cluster *cluster; /* borrowed */
+    uint32_t slots, kv_tokens;      /* of each replica */
+    /* replicas.c, under `lock` */
+    pthread_mutex_t lock;
+    struct ms_peer *first; /* its rank 0, or what has followed it */
+    uint32_t count;        /* replicas: ranks 0 to count - 1 */
+    uint64_t changes;      /* of clusters, that were looked at */
+};
+
+/* replicas.c: a replica for each worker of the cluster. */
+int ms_capi_replicas_init(struct muster_scheduler *s, struct ms_error *err);
+/* The same, if clusters have changed since. Where the head cannot be asked nothing changes. */
+void ms_capi_replicas_follow(struct muster_scheduler *s);
 
 /* Takes the group, also on failure. NULL: out of memory. */
 struct muster_samples *ms_capi_samples(struct ms_rollout_group *g);

@@ -149,6 +149,98 @@ static void test_a_killed_worker_and_its_successor(void **state)
     muster_samples_destroy(done[0]);
 }
 
+static void await_up(struct muster_scheduler *s, uint32_t replicas)
+{
+    struct muster_scheduler_stats stats;
+
+    do {
+        usleep(20000);
+        muster_scheduler_get_stats(s, &stats);
+    } while (stats.replicas_up != replicas);
+}
+
+/* `count` groups of one sample of 60 tokens each, whatever becomes of replicas meanwhile. */
+static void submit_slow(struct muster_scheduler *s, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        submit(s, i, sampling_of(60, 10000, false), 1, 100);
+}
+
+static void check_slow(struct muster_scheduler *s, uint32_t count)
+{
+    struct muster_samples *done[WORKERS + 1];
+
+    assert_int_equal(muster_scheduler_get_batch(s, count, WAIT_NS, done, &err), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        check(done[i], 1, 60);
+        muster_samples_destroy(done[i]);
+    }
+}
+
+static void test_resized_with_work_kept(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct muster_scheduler_stats stats;
+
+    (void)state;
+    submit_slow(s, WORKERS);
+    await_tokens(s, 121); /* so each has some */
+    assert_int_equal(muster_scheduler_resize(s, 0, WAIT_NS, &err), -EINVAL);
+    assert_int_equal(muster_scheduler_resize(s, 1, WAIT_NS, &err), 0);
+    assert_int_equal(muster_cluster_world_size(cluster), 1);
+    check_slow(s, WORKERS);
+    muster_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.replicas_up, 1);
+    assert_int_equal(stats.resumed, 2);
+    assert_true(stats.streamed <= 60 * WORKERS); /* no token was made twice */
+    submit_slow(s, WORKERS);
+    assert_int_equal(muster_scheduler_resize(s, WORKERS, WAIT_NS, &err), 0);
+    await_up(s, WORKERS);
+    check_slow(s, WORKERS);
+}
+
+/* The scheduler is not asked, and follows whoever resizes the cluster. */
+static void test_a_resized_cluster_is_followed(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct muster_cluster *handle = muster_cluster_open(session, "three", &err);
+
+    (void)state;
+    assert_non_null(handle);
+    submit_slow(s, WORKERS);
+    await_tokens(s, 121);
+    assert_int_equal(muster_cluster_resize(handle, 1, MS_NS_PER_S, &err), 0);
+    check_slow(s, WORKERS); /* from what had come of the two that ended */
+    await_up(s, 1);
+    assert_int_equal(muster_cluster_resize(handle, WORKERS + 1, MS_NS_PER_S, &err), 0);
+    submit_slow(s, WORKERS + 1);
+    await_up(s, WORKERS + 1);
+    check_slow(s, WORKERS + 1);
+    muster_cluster_close(handle);
+    assert_int_equal(muster_cluster_resize(cluster, WORKERS, MS_NS_PER_S, &err), 0);
+}
+
+static void update(struct muster_scheduler *s, uint32_t version, bool rolling);
+
+/* What comes after an update has not got its weights. */
+static void test_a_new_replica_waits_for_weights(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+
+    (void)state;
+    update(s, 1, false);
+    assert_int_equal(muster_scheduler_restored(s, 1), -EAGAIN);
+    assert_int_equal(muster_scheduler_resize(s, WORKERS - 1, WAIT_NS, &err), 0);
+    await_up(s, WORKERS - 1);
+    assert_int_equal(muster_scheduler_resize(s, WORKERS, WAIT_NS, &err), 0);
+    submit_slow(s, 2);
+    check_slow(s, 2);
+    await_up(s, WORKERS - 1);
+    assert_int_equal(muster_scheduler_restored(s, WORKERS - 1), 0);
+    await_up(s, WORKERS);
+    assert_int_equal(muster_scheduler_restored(s, WORKERS), -ENOENT);
+}
+
 static void test_cancel_deadline_and_failure(void **state)
 {
     SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
@@ -265,6 +357,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_a_killed_worker_and_its_successor),
+        cmocka_unit_test(test_resized_with_work_kept),
+        cmocka_unit_test(test_a_resized_cluster_is_followed),
+        cmocka_unit_test(test_a_new_replica_waits_for_weights),
         cmocka_unit_test(test_cancel_deadline_and_failure),
         cmocka_unit_test(test_weights_filter_and_pause),
         cmocka_unit_test(test_misuse),

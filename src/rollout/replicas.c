@@ -16,7 +16,7 @@ struct replica *ms_rollout_replica_find(const struct ms_rollout *r, uint32_t num
 void ms_rollout_replica_up(struct ms_rollout *r, struct replica *rep)
 {
     rep->state = MS_ROLLOUT_UP;
-    rep->epoch++;
+    rep->epoch = ++r->epochs; /* later than all of this number before */
     rep->update = UPDATE_NONE;
     rep->failure[0] = '\0';
     ms_rollout_later(r,
@@ -29,7 +29,23 @@ void ms_rollout_replica_up(struct ms_rollout *r, struct replica *rep)
     ms_rollout_news(r);
 }
 
-/* The next epoch of a number that was used before. */
+/* Of what it was given last. A worker that was never here has the weights that all began
+ * with. */
+static uint32_t version_of(struct ms_rollout *r, uint64_t uid)
+{
+    uintptr_t known = (uintptr_t)ms_map_remove(&r->versions, uid);
+
+    return known ? (uint32_t)(known - 1) : r->first_version;
+}
+
+static void keep_version(struct ms_rollout *r, const struct replica *rep)
+{
+    if (rep->version == r->first_version)
+        return;
+    ms_map_remove(&r->versions, rep->uid);
+    ms_map_add(&r->versions, rep->uid, (void *)((uintptr_t)rep->version + 1));
+}
+
 static int make(struct ms_rollout *r,
                 uint32_t number,
                 const struct ms_rollout_replica *what,
@@ -50,12 +66,28 @@ static int make(struct ms_rollout *r,
     rep->number = number;
     rep->slots = what->slots;
     rep->kv_tokens = what->kv_tokens;
-    rep->version = r->version;
-    rep->epoch = r->epochs++;
     rep->peer = ms_peer_ref(what->peer);
     rep->uid = ms_peer_uid(what->peer);
+    rep->version = version_of(r, rep->uid);
     ms_list_init(&rep->calls);
     r->replicas[number] = *out = rep;
+    return 0;
+}
+
+/* 1: it is that worker; 0: there is none any more; -EEXIST: it is, and is being drained. What
+ * had the place of another worker has ended. */
+static int clear_place(struct ms_rollout *r, uint32_t number, uint64_t uid)
+{
+    struct replica *rep = ms_rollout_replica_find(r, number);
+    bool is_draining = rep && rep->state == MS_ROLLOUT_DRAINING;
+
+    if (!rep)
+        return 0;
+    if (rep->uid == uid)
+        return is_draining ? -EEXIST : 1;
+    ms_rollout_replica_down(r, rep, "another worker has its place");
+    if (!is_draining)
+        ms_rollout_replica_released(r, rep);
     return 0;
 }
 
@@ -73,12 +105,15 @@ int ms_rollout_add(struct ms_rollout *r,
         return ms_error_set(err, rc, "the scheduler is closed");
     if (number >= MS_GENERATE_REPLICAS_MAX || what->slots == 0)
         return ms_error_set(err, -EINVAL, "a replica needs slots");
-    if (ms_rollout_replica_find(r, number))
-        return ms_error_set(err, -EEXIST, "replica %u is there already", number);
+    rc = clear_place(r, number, ms_peer_uid(what->peer));
+    if (rc != 0)
+        return rc > 0 ? 0
+                      : ms_error_set(err, rc, "replica %u is being drained", number);
     if (make(r, number, what, &rep) < 0)
         return ms_error_set(err, -ENOMEM, "no memory for a replica");
-    if (r->is_updating) { /* it may have missed it */
+    if (r->is_updating || rep->version != r->version) { /* it has missed it */
         rep->state = MS_ROLLOUT_WAITING;
+        ms_rollout_news(r);
         return 0;
     }
     ms_rollout_replica_up(r, rep);
@@ -180,6 +215,7 @@ int64_t ms_rollout_replicas_tick(struct ms_rollout *r, int64_t now_ns)
 void ms_rollout_replica_released(struct ms_rollout *r, struct replica *rep)
 {
     ms_rollout_call_drop_all(r, rep);
+    keep_version(r, rep);
     r->replicas[rep->number] = NULL;
     ms_peer_unref(rep->peer);
     free(rep);

@@ -241,6 +241,7 @@ static void free_all(struct ms_rollout *r)
     ms_map_finish(&r->groups);
     ms_map_finish(&r->requests);
     ms_map_finish(&r->calls);
+    ms_map_finish(&r->versions);
     ms_scheduler_destroy(r->core);
     ms_lengths_destroy(r->lengths);
     pthread_cond_destroy(&r->has_news);
@@ -266,6 +267,7 @@ static void init(struct ms_rollout *r, const struct ms_rollout_options *o)
     ms_map_init(&r->groups);
     ms_map_init(&r->requests);
     ms_map_init(&r->calls);
+    ms_map_init(&r->versions);
     ms_list_init(&r->judged);
     ms_list_init(&r->dropped);
     r->pid = getpid();

@@ -87,7 +87,10 @@ struct ms_rollout_replica {
     uint32_t slots;
     uint32_t kv_tokens; /* 0: no limit */
 };
-/* One more, with this number, or one whose number was released. -EEXIST. */
+/* One more, with this number; another worker that had it has ended. If it has not got the
+ * present weights (it is a new worker after an update, or was drained during one) it waits for
+ * the next ones, or for ms_rollout_restored. 0 also if it is there. -EEXIST: it is being
+ * drained, try again at news. */
 int ms_rollout_add(struct ms_rollout *r,
                    uint32_t replica,
                    const struct ms_rollout_replica *what,

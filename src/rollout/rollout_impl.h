@@ -113,6 +113,7 @@ struct ms_rollout {
     struct ms_rollout_group **pulled; /* of ms_rollout_pull, while it runs */
     uint32_t pulled_count;
     uint32_t version, first_version, epochs, refill;
+    struct ms_map versions; /* of workers that were drained, by uid: version + 1 */
     bool has_filter, is_updating, is_rolling, is_paused;
     bool update_done; /* the scheduler has said so */
     enum ms_weights_mode pause_mode;

@@ -92,6 +92,7 @@ class Scheduler:
         self._lock = threading.RLock()
         self._stride = _stride(cluster)
         self._count = 0  # replicas
+        self._followed: list[Any] | None = None  # peers that they are
         self._listeners: dict[int, _Listener] = {}
         self._closed = False
         self._core = Rollout(
@@ -124,19 +125,33 @@ class Scheduler:
         return replica * self._stride
 
     def _follow(self) -> None:
-        """The replicas are those of the cluster."""
+        """The replicas are those of the cluster: other ranks, or other workers of them if it
+        has shrunk and grown since. Where that cannot be done yet, the next time."""
         wanted = len(self._cluster) // self._stride
-        while self._count < wanted:
-            peer = self._cluster._peers[self._rank(self._count)]
-            self._core.add(self._count, peer, self._slots, self._kv_tokens)
-            self._count += 1
+        peers = self._cluster._peers
+        if peers is self._followed and self._count == wanted:
+            return
         while self._count > wanted:
             self._count -= 1
             self._core.drain(self._count)
+        added = [self._add(number) for number in range(wanted)]
+        self._followed = peers if all(added) else None
+
+    def _add(self, number: int) -> bool:
+        if number < self._count and not self._core.has(number):
+            return True  # `drain` was asked for
+        peer = self._cluster._peers[self._rank(number)]
+        try:
+            self._core.add(number, peer, self._slots, self._kv_tokens)
+        except FileExistsError:
+            return False  # it is still being drained
+        self._count = max(self._count, number + 1)
+        return True
 
     def resize(self, replicas: int, *, timeout: float = WAIT_S) -> None:
         """Another number of replicas, and of the cluster's workers. Those that go are drained
-        first: their requests go on elsewhere from the tokens that they have."""
+        first: their requests go on elsewhere from the tokens that they have. After an update
+        of the weights those that come wait for the next one, or for `restored`."""
         with self._lock:
             going = list(range(replicas, self._count))
             for number in going:
@@ -170,7 +185,8 @@ class Scheduler:
             )
 
     def undrain(self, ranks: Iterable[int]) -> None:
-        """Use them again."""
+        """Use them again; one that has missed an update of the weights waits for the next
+        one, or for `restored`."""
         with self._lock:
             for number in sorted({rank // self._stride for rank in ranks}):
                 if number < self._count and not self._core.has(number):
