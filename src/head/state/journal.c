@@ -17,8 +17,8 @@ enum { VERSION = 1, PATH_ROOM = 4096 };
 enum statement { WRITE, REMOVE, DROP, STATEMENTS };
 
 static const char *const texts[STATEMENTS] = {
-    [WRITE] = "INSERT INTO record (space, key, data) VALUES (?1, ?2, ?3) "
-              "ON CONFLICT (space, key) DO UPDATE SET data = excluded.data",
+    [WRITE] = ("INSERT INTO record (space, key, data) VALUES (?1, ?2, ?3) "
+               "ON CONFLICT (space, key) DO UPDATE SET data = excluded.data"),
     [REMOVE] = "DELETE FROM record WHERE space = ?1 AND key = ?2",
     [DROP] = "DELETE FROM record WHERE space = ?1 AND key >= ?2 AND key < ?3",
 };

@@ -175,7 +175,7 @@ void ms_inbox_adopt(struct ms_inbox *i, struct ms_call *c)
     struct ms_peer *p = c->peer;
     bool is_shared = has_other_notice(c, i);
 
-    if (p->inbox != i || is_shared)
+    if (p->inbox && (p->inbox != i || is_shared))
         ms_inbox_release(p);
     if (!p->conn || is_shared || (!p->inbox && p->open_count > 1))
         return; /* of the other calls somebody else hears */
