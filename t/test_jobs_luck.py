@@ -448,8 +448,9 @@ def test_an_agent_that_is_killed_when_its_job_ends(jobs: Jobs) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     until(lambda: "luck" not in jobs.run("list", "jobs"))
-    until(lambda: not sockets(jobs))
     assert not [*(jobs.home.path / "jobs").glob("lent-*")]
+    jobs.end()
+    assert not sockets(jobs)
 
 
 def test_a_program_that_is_replaced(jobs: Jobs) -> None:

@@ -123,8 +123,10 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     block_signals(&awaited);
     ms_nofile_raise(&files); /* a connection is a descriptor; there may be thousands */
     h = ms_head_serve(&o, &err);
-    if (!h)
+    if (!h) {
+        ms_head_events_finish(&events);
         return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
+    }
     if (json)
         announce_json(h);
     else

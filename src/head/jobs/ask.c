@@ -135,7 +135,7 @@ static int enter(struct ms_hosted *job, struct ms_error *err)
     job->core = ms_job_core_create();
     job->id = ms_random_id();
     job->submitted_ns = time_of_new(job->jobs);
-    rc = job->core ? ms_hosted_keep(job, err)
+    rc = job->core ? ms_hosted_keep_new(job, err)
                    : ms_error_set(err, -ENOMEM, "out of memory");
     if (rc == 0)
         rc = ms_spec_tell_roles(job, err);

@@ -54,17 +54,40 @@ int ms_hosted_keep(struct ms_hosted *job, struct ms_error *err)
     return write_message(job, MS_PERSIST_JOB, job->name, &m.base, err);
 }
 
-void ms_hosted_forget(struct ms_hosted *job)
+static int drop_all(const struct ms_hosted *job, struct ms_error *err)
 {
     static const uint32_t numbered[] = {
         MS_PERSIST_JOB_EVENT, MS_PERSIST_JOB_LINE, MS_PERSIST_JOB_ROLE};
+    struct ms_journal *d = journal_of(job);
     char prefix[MS_NAME_MAX + 2];
+    int rc = ms_journal_write(d, MS_PERSIST_JOB, job->name, NULL, 0, err);
 
     snprintf(prefix, sizeof prefix, "%s/", job->name);
-    ms_journal_write(journal_of(job), MS_PERSIST_JOB, job->name, NULL, 0, NULL);
-    ms_journal_write(journal_of(job), MS_PERSIST_JOB_CORE, job->name, NULL, 0, NULL);
-    for (size_t i = 0; i < MS_COUNT(numbered); i++)
-        ms_journal_drop(journal_of(job), numbered[i], prefix, NULL, NULL);
+    if (rc == 0)
+        rc = ms_journal_write(d, MS_PERSIST_JOB_CORE, job->name, NULL, 0, err);
+    for (size_t i = 0; rc == 0 && i < MS_COUNT(numbered); i++)
+        rc = ms_journal_drop(d, numbered[i], prefix, NULL, err);
+    return rc;
+}
+
+/* Of one that had its name and could not be forgotten nothing may stay beside it. */
+int ms_hosted_keep_new(struct ms_hosted *job, struct ms_error *err)
+{
+    int rc = ms_journal_begin(journal_of(job), err);
+
+    if (rc < 0)
+        return rc;
+    rc = drop_all(job, err);
+    if (rc == 0)
+        rc = ms_hosted_keep(job, err);
+    return ms_journal_commit(journal_of(job), rc, err);
+}
+
+/* All of it, or the next head reads its end and forgets it then. */
+void ms_hosted_forget(struct ms_hosted *job)
+{
+    if (ms_journal_begin(journal_of(job), NULL) == 0)
+        ms_journal_commit(journal_of(job), drop_all(job, NULL), NULL);
     job->is_forgotten = true;
 }
 

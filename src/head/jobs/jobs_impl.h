@@ -147,6 +147,8 @@ void ms_hosted_note(struct ms_hosted *job,
 void ms_hosted_number_key(const struct ms_hosted *job, uint64_t number, char out[96]);
 /* Its record in the journal, as it is now. */
 int ms_hosted_keep(struct ms_hosted *job, struct ms_error *err);
+/* The first one. */
+int ms_hosted_keep_new(struct ms_hosted *job, struct ms_error *err);
 /* Nothing of it stays in the journal. */
 void ms_hosted_forget(struct ms_hosted *job);
 

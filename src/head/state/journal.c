@@ -240,6 +240,22 @@ static int execute(struct ms_journal *d, const char *text)
     return d->lib->exec(d->db, text, NULL, NULL, NULL);
 }
 
+int ms_journal_begin(struct ms_journal *d, struct ms_error *err)
+{
+    return d ? fail(d, execute(d, "BEGIN IMMEDIATE"), "write", err) : 0;
+}
+
+int ms_journal_commit(struct ms_journal *d, int rc, struct ms_error *err)
+{
+    if (!d)
+        return rc;
+    if (rc == 0)
+        rc = fail(d, execute(d, "COMMIT"), "write", err);
+    if (rc < 0)
+        execute(d, "ROLLBACK"); /* a full disk may have done it already */
+    return rc;
+}
+
 /* All or nothing. */
 static void rewrite(struct ms_journal *d)
 {

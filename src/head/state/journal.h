@@ -68,6 +68,11 @@ int ms_journal_read(
     void *arg,
     struct ms_error *err);
 
+/* What is written or deleted between the two is all in the file or not at all. Pass what
+ * happened meanwhile: with a failure nothing stays, and it is returned. No ms_journal_put. */
+int ms_journal_begin(struct ms_journal *d, struct ms_error *err);
+int ms_journal_commit(struct ms_journal *d, int rc, struct ms_error *err);
+
 /* `d` may be NULL: nothing is kept. */
 void ms_journal_put(struct ms_journal *d,
                     uint32_t space,

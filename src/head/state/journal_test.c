@@ -273,6 +273,25 @@ static void test_reading_while_reading(void **state)
     assert_int_equal(ms_journal_drop(rig.d, 10, "", NULL, NULL), 0);
 }
 
+static void test_all_or_nothing(void **state)
+{
+    char seen[64] = "";
+
+    (void)state;
+    assert_int_equal(ms_journal_write(rig.d, 9, "old", (const uint8_t *)"x", 1, NULL),
+                     0);
+    for (int rc = -EIO; rc <= 0; rc += EIO) {
+        assert_int_equal(ms_journal_begin(rig.d, NULL), 0);
+        assert_int_equal(ms_journal_drop(rig.d, 9, "", NULL, NULL), 0);
+        assert_int_equal(
+            ms_journal_write(rig.d, 9, "new", (const uint8_t *)"x", 1, NULL), 0);
+        assert_int_equal(ms_journal_commit(rig.d, rc, NULL), rc);
+        assert_int_equal(ms_journal_read(rig.d, 9, "", count_record, seen, NULL), 0);
+    }
+    assert_string_equal(seen, "old new ");
+    assert_int_equal(ms_journal_drop(rig.d, 9, "", NULL, NULL), 0);
+}
+
 static void test_ranges(void **state)
 {
     static const char *const keys[] = {"a/1", "a/2", "a/3", "ab/1", "b/1"};
@@ -304,6 +323,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_two_controllers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ranges, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_all_or_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reading_while_reading, setup, teardown),
     };
 
