@@ -1,6 +1,7 @@
 """muster.jobs asks the head itself: by its session or its address, and while it comes back."""
 
 import json
+import sys
 import threading
 
 import muster.jobs
@@ -87,3 +88,65 @@ def test_a_job_whose_head_is_elsewhere(
     jobs.write("on: ray\nnodes: [{name: n0, cpus: 1}]\ndriver: ['true']\n")
     said = jobs.run("submit", "--session", "jobs", "job.yaml", code=1)
     assert "this head has no Ray" in said
+
+
+BOTH = f"""
+name: both
+nodes: [{{name: n0, cpus: 4}}]
+roles:
+  actor: {{worker_cls: jobs_workers.Echo, world_size: 2, args: [7], restart: rank}}
+  bare: {{world_size: 1}}
+driver: [{sys.executable}, train.py]
+"""
+TRAIN = """
+import muster
+from jobs_workers import Echo
+
+muster.init()
+assert set(muster.roles()) == {"actor", "bare"}, muster.roles()
+first, second = muster.get_cluster("actor"), muster.get_cluster("actor")
+assert first.execute_all_sync("pid") == second.execute_all_sync("pid")
+assert muster.Cluster("bare", Echo).world_size == 1
+print("done", muster.roles()["actor"]["args"], flush=True)
+"""
+CREATES = TRAIN.replace('muster.get_cluster("actor"), ', 'muster.Cluster("actor"), ')
+
+
+@pytest.mark.parametrize("train", [TRAIN, CREATES], ids=["get_cluster", "Cluster"])
+def test_one_file_and_driver_by_run_and_submit(
+    jobs: Jobs,  # noqa: F811
+    train: str,
+) -> None:
+    """Whoever creates the role: the controller of a submitted job, or the driver."""
+    jobs.write(train, "train.py")
+    jobs.write(BOTH)
+    assert "done [7]" in jobs.run("run", "job.yaml")
+    jobs.run("submit", "job.yaml")
+    jobs.run("wait", "both")
+    assert "done [7]" in jobs.run("logs", "--job", "both")
+    assert jobs.get("both")["attempt"] == 1
+
+
+def test_what_a_driver_says_of_a_role_that_the_controller_has_created(
+    jobs: Jobs,  # noqa: F811
+) -> None:
+    jobs.write(BOTH)
+    jobs.write(
+        """
+import muster
+
+muster.init()
+for more in ({"env": {"A": "1"}}, {"world_size": 3}, {"worker_cls": "other.Class"}):
+    try:
+        muster.Cluster("actor", **more)
+    except muster.ClusterError as e:
+        print("@", e, flush=True)
+""",
+        "train.py",
+    )
+    jobs.run("submit", "job.yaml")
+    jobs.run("wait", "both")
+    said = jobs.run("logs", "--job", "both")
+    assert "env ['A'] cannot be added here" in said, said
+    assert "world_size is 3 here and 2 there" in said, said
+    assert "worker_cls is other.Class here" in said, said

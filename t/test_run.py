@@ -299,6 +299,10 @@ def test_agent_that_cannot_start(job: Job) -> None:
         ("driver: python", "job.yaml:1:9: 'driver' must be a list of words"),
         (NODES + "driver: [a]\nenv: {A: [1]}", "job.yaml:3:10: the value of A must be"),
         (NODES, "has no 'driver'"),
+        (
+            NODES + "driver: [a]\nroles: {s: {command: [b]}}",
+            "role 's' has a 'command': those are started by the controller of a job",
+        ),
         (NODES + "driver: [a]\ntimeout: 604801", "'timeout' is 604801 s; up to 604800"),
         ("name: 'a/b'\ndriver: [a]", "job.yaml:1:7: "),
     ],

@@ -10,7 +10,7 @@ from muster import _core, api
 from muster._arguments import argument_names, check_options
 from muster._cluster.binding import Binding, check_names
 from muster._cluster.cluster_view import ClusterView
-from muster._cluster.role import Role, no_class
+from muster._cluster.role import Role, no_class, submitted
 from muster._cluster.spec import (
     ClusterMeta,
     Step,
@@ -101,9 +101,10 @@ class Cluster(ClusterView):
     wait: seconds to wait for room that others hold, in the order of asking; `muster status`
     says what for. What could never fit fails at once.
 
-    In a driver of `muster run` what is not given is as the job's file says of the role of
-    this name, or of `role`: `Cluster("actor")`, or `Cluster("actor", Actor)` where the file
-    names no class. What the two say differently is an error.
+    In a driver of a job what is not given is as the job's file says of the role of this
+    name, or of `role`: `Cluster("actor")`, or `Cluster("actor", Actor)` where the file
+    names no class. What the two say differently is an error. A role of this name that the
+    controller of a submitted job has created is that one: this is then a handle of it.
 
     Pickles to a handle that can call the workers, from this driver and from them.
     """
@@ -137,6 +138,10 @@ class Cluster(ClusterView):
             worker_cls, settings = told.merge(
                 worker_cls, settings, names, resource_manager
             )
+        if told is not None and told.is_controllers and role in (None, name):
+            told.check_created(settings, resource_manager)
+            self._take(session, name)
+            return
         if worker_cls is None:
             raise no_class(session, name, told)
         methods = bound_methods(worker_cls)
@@ -163,6 +168,21 @@ class Cluster(ClusterView):
             self.wait()
 
     # ---- creation ---------------------------------------------------------------------
+
+    def _take(self, session: api.Session, name: str) -> None:
+        """That of this name is there: a handle of it."""
+        job = submitted()
+        for full in (name, f"{job}.{name}") if job else (name,):
+            with suppress(Refused):
+                status = session.head.ask("find", {"name": full}).result(ANSWER_S)
+                name = full
+                break
+        else:
+            raise ClusterError(f"there is no cluster {name!r}")
+        size, native = len(status["workers"]), status["is_native"]
+        meta, bound = ClusterMeta.decode(name, size, status["meta"], native)
+        self._prepare(name, meta, session, [node.name for node in session.nodes()])
+        self._enter(self._take_workers(status), bound)
 
     _is_maker = False
     _group: PlacementGroup | None = None  # that was made for it alone
@@ -477,19 +497,17 @@ class Cluster(ClusterView):
 def get_cluster(name: str) -> Cluster:
     """A handle of the cluster of that name, whoever made it, with its methods, mesh and
     codec. It can be called and destroyed, and its workers replaced. In a job's driver the
-    name of a role is that of the cluster that the controller has created for it."""
+    name of a role is that of the cluster that the controller has created for it; under
+    `muster run`, where the driver creates its roles, one that the file has a class for is
+    created."""
     session = api.session()
-    job = os.environ.get("MUSTER_JOB")
-    for full in (name, f"{job}.{name}") if job else (name,):
-        with suppress(Refused):
-            status = session.head.ask("find", {"name": full}).result(ANSWER_S)
-            name = full
-            break
-    else:
-        raise ClusterError(f"there is no cluster {name!r}")
-    size, native = len(status["workers"]), status["is_native"]
-    meta, bound = ClusterMeta.decode(name, size, status["meta"], native)
     handle = Cluster.__new__(Cluster)
-    handle._prepare(name, meta, session, [node.name for node in session.nodes()])
-    handle._enter(handle._take_workers(status), bound)
+    try:
+        handle._take(session, name)
+    except ClusterError:
+        is_driver = "MUSTER_WORKER_UID" not in os.environ
+        told = Role.find(session, name, False) if is_driver else None
+        if told is None or told.is_controllers or not told.told.get("worker_cls"):
+            raise
+        return Cluster(name)
     return handle

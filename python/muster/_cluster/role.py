@@ -1,7 +1,8 @@
 """What a job's file says of a role, beside what its driver says of the same cluster."""
 
 # `muster run` puts it into the head's store (src/cli/run/job.c): {"file": NAME, "roles":
-# {NAME: ROLE}}, as the file has it.
+# {NAME: ROLE}}, as the file has it. The head does so for a submitted job, with the job's
+# name behind the key (src/head/jobs/spec.c), and creates the roles that have a class.
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ _BUNDLE_KEYS = {"GPU": "gpus", "CPU": "cpus"}
 
 
 def roles() -> dict[str, dict[str, Any]]:
-    """What the job's file says of each of its roles, in a driver or worker of `muster run`;
-    else nothing. `{name: muster.Cluster(name) for name in muster.roles()}` makes them all
+    """What the job's file says of each of its roles, in a driver or worker of a job; else
+    nothing. `{name: muster.Cluster(name) for name in muster.roles()}` makes them all
     where the file names their classes."""
     told: dict[str, dict[str, Any]] = _job(api.session())["roles"]
     return {name: dict(role) for name, role in told.items()}
@@ -41,11 +42,18 @@ def _job(session: api.Session) -> dict[str, Any]:
     if session.job is None and session.head.joined:
         import json
 
-        entry = session.head.request("kv_get", {"key": KEY}, api.ANSWER_S)
+        job = submitted()
+        key = f"{KEY}/{job}" if job else KEY
+        entry = session.head.request("kv_get", {"key": key}, api.ANSWER_S)
         session.job = json.loads(entry["value"]) if entry["key"] else None
     if session.job is None:
         session.job = {"file": "", "roles": {}}
     return session.job
+
+
+def submitted() -> str | None:
+    """The name of the submitted job that this process is of; None: it is of none."""
+    return os.environ.get("MUSTER_JOB") or None
 
 
 def _no_role(job: dict[str, Any], name: str) -> str:
@@ -104,6 +112,21 @@ class Role:
                 f"{'; '.join(differ)}. Leave it out in one of them"
             )
         return worker_cls or path, config.replace(**taken)
+
+    @property
+    def is_controllers(self) -> bool:
+        """In a submitted job: the controller creates it, before the driver starts."""
+        return bool(submitted() and self.told.get("worker_cls"))
+
+    def check_created(self, config: WorkerConfig, where: object) -> None:
+        """Its workers are there: nothing can be added to them."""
+        more = sorted(config.env.keys() - self.told.get("env", {}).keys())
+        if more or where is not None:
+            what = "resource_manager" if where is not None else f"env {more}"
+            raise ClusterError(
+                f"role {self.name!r} was created by the job's controller, as {self.file} "
+                f"says: {what} cannot be added here. Put it into the file"
+            )
 
     @property
     def has_places(self) -> bool:

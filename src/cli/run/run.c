@@ -34,6 +34,14 @@ static enum ms_exit check(const struct ms_run_spec *r)
                            "%s has no 'driver': what is to be run? (--on sim runs "
                            "none)",
                            file);
+    for (size_t i = 0; i < r->job->role_count; i++)
+        if (r->job->roles[i].command)
+            return ms_out_fail(r->cli,
+                               MS_EXIT_USAGE,
+                               "%s: role '%s' has a 'command': those are started by "
+                               "the controller of a job, `muster submit`",
+                               file,
+                               r->job->roles[i].name);
     if (is_on(r, "ray") != (r->address != NULL))
         return ms_out_fail(r->cli,
                            MS_EXIT_USAGE,
