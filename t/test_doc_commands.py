@@ -98,7 +98,7 @@ def typed(block: str) -> list[str]:
 
 
 def test_while_the_first_cluster_runs(shell: Shell) -> None:
-    (example,) = blocks_of("README.md", "python")
+    (example,) = blocks_of("README.md", "python", "import os")
     script = example.replace("muster.shutdown()", "print('here')\ninput()")
     (shell.folder / "first.py").write_text(script)
     (shell.folder / "train.py").write_text(JOIN.format(address=""))
