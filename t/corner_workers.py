@@ -118,6 +118,7 @@ class OddAsync:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.go_on = asyncio.Event()
+        self.counted = -1
 
     async def clean_up(self, fifo: str) -> None:
         """Takes its time when it is cancelled."""
@@ -163,7 +164,14 @@ class OddAsync:
 
     async def count(self, n: int) -> AsyncIterator[int]:
         for i in range(n):
+            self.counted = i
             yield i
+
+    async def get_counted(self) -> int:
+        return self.counted
+
+    async def forget_count(self) -> None:
+        self.counted = -1
 
     async def ask(self, cluster: Any, method: str, *args: Any) -> Any:
         """Blocks the loop meanwhile."""

@@ -107,6 +107,31 @@ class PausableEngine(Engine):
         self.go.set()
 
 
+class SilentEngine(Engine):
+    """Says no version. `made` has each token's: (rid, place, attempt, version)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[str, int, int, int]] = []
+
+    async def _decode(self, request, sampling):
+        context = list(request["prompt"]) + list(request["tokens"])
+        for place in range(len(request["tokens"]), sampling["length"]):
+            await self.go.wait()  # from here to the yield nothing else runs
+            token = next_token(context, request["seq"])
+            context.append(token)
+            self.made.append((request["rid"], place, request["attempt"], self.version))
+            yield {"tokens": [token], "logprobs": [-float(token)]}
+            await asyncio.sleep(sampling["pace"])
+
+    async def get_made(self):
+        return self.made
+
+
+class SilentPausableEngine(SilentEngine, PausableEngine):
+    pass
+
+
 class PlainEngine:
     """One request at a time, without async, and with nothing but generate."""
 

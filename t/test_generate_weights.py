@@ -6,7 +6,13 @@ from typing import Any
 
 import muster
 import pytest
-from generate_workers import Engine, PausableEngine, answer
+from generate_workers import (
+    Engine,
+    PausableEngine,
+    SilentEngine,
+    SilentPausableEngine,
+    answer,
+)
 from muster.generate import Group, GroupDropped, Scheduler
 from test_generate import WAIT_S, check, until
 
@@ -84,6 +90,58 @@ def test_rolling(cluster: Make) -> None:
         check_versions(groups, 3)
         with pytest.raises(TypeError), sched.weights(version=4, rolling=True):
             pass
+
+
+def made_with(c: Any) -> dict[tuple[str, int], int]:
+    """The version of each token by its request and place. What an attempt made and could
+    not send was made again by a later one."""
+    made = [one for of_rank in c.execute_all_sync("get_made") for one in of_rank]
+    made.sort(key=lambda one: one[2])
+    return {(rid, place): version for rid, place, _, version in made}
+
+
+@pytest.mark.parametrize("rolling", [True, False])
+@pytest.mark.parametrize(
+    ("engine", "mode"),
+    [
+        (SilentEngine, "abort"),
+        (SilentEngine, "wait"),
+        (SilentPausableEngine, "abort"),
+        (SilentPausableEngine, "keep"),
+        (SilentEngine, "keep"),
+    ],
+)
+def test_versions_of_engines_that_say_none(
+    cluster: Make, engine: type, mode: str, rolling: bool
+) -> None:
+    """Weights change twice in the midst of answers, and each token has the version of those
+    that made it. Of an engine that cannot pause and goes on meanwhile only itself knows:
+    then none is said to be newer than it is."""
+    c = cluster(engine, 3)
+    with Scheduler(c, slots=8) as sched:
+        groups = begun(sched, 4)
+        for version in (1, 2):
+            if rolling:
+                for rank in sched.weights(version=version, rolling=True, mode=mode):
+                    c[rank : rank + 1].execute_all_sync("set_weights", version)
+            else:
+                with sched.weights(version=version, mode=mode):
+                    c.execute_all_sync("set_weights", version)
+            groups += begun(sched, 2)
+        samples = [one for group in groups for one in group.result(WAIT_S).samples]
+        for group in groups:
+            check(group, 60, 2)
+    made = made_with(c)
+    is_known = mode != "keep" or engine is SilentPausableEngine
+    for one in samples:
+        truth = [made[one.rid, place] for place in range(60)]
+        if is_known:
+            assert one.versions == truth
+        else:
+            assert all(v <= t for v, t in zip(one.versions, truth, strict=True))
+    mixed = [one for one in samples if len(set(one.versions)) > 1]
+    assert bool(mixed) == (mode != "wait")
+    assert {v for one in samples for v in one.versions} == {0, 1, 2}
 
 
 def test_an_update_that_fails(cluster: Make) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import muster
 import pytest
-from helpers import Bell
+from corner_workers import OddAsync
+from helpers import Bell, until
 from muster._worker.async_server import LOST_S
 from workers import AsyncEcho, Echo
 
 Make = Callable[..., Any]
 Bells = Callable[[], Bell]
+WINDOW = 256  # MS_STREAM_WINDOW
 
 
 def test_stream(cluster: Make) -> None:
@@ -44,6 +46,20 @@ def test_an_async_engine_goes_on_when_its_window_opens(cluster: Make) -> None:
     began = time.monotonic()
     assert sum(1 for _ in stream) == 256 * windows - 1
     assert time.monotonic() - began < windows * LOST_S / 2
+
+
+def test_an_item_that_waited_comes_before_later_answers(cluster: Make) -> None:
+    """A call that is made after the window has opened is answered behind the item that it
+    held up: a generator that stands still has nothing left to send then."""
+    c = cluster(OddAsync)
+    for _ in range(20):
+        stream = c.execute_rank_zero_sync("count", WINDOW + 1)
+        until(lambda: c.execute_rank_zero_sync("get_counted") == WINDOW)
+        assert [next(stream) for _ in range(WINDOW)] == list(range(WINDOW))
+        c.execute_rank_zero_sync("let_go_on")
+        assert stream._call.try_item() == (1, WINDOW)
+        assert list(stream) == []
+        c.execute_rank_zero_sync("forget_count")
 
 
 def test_stream_in_asyncio(cluster: Make) -> None:

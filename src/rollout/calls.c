@@ -16,6 +16,7 @@ static const char *const methods[] = {
     [CALL_PROBE] = "alive",
     [CALL_SEEK] = "alive",
     [CALL_PAUSE] = "pause",
+    [CALL_FLUSH] = "alive",
     [CALL_RESUME] = "resume",
 };
 
@@ -324,6 +325,16 @@ static void seek_later(struct replica *rep)
     rep->seek_ns = ms_now_ns() + MS_ROLLOUT_SEEK_NS;
 }
 
+/* The engine stands still, but an item that it made before may still wait for a window to
+ * open. Open all; the worker sends such items before it answers the next call. */
+static void flush(struct ms_rollout *r, struct replica *rep)
+{
+    ms_list_each (c, &rep->calls, struct open_call, link)
+        ms_rollout_call_take_items(r, c);
+    if (rep->running == 0 || !ms_rollout_call_start(r, rep, CALL_FLUSH, NULL))
+        ms_rollout_weights_paused(r, rep);
+}
+
 /* The engine has answered, with a result or a failure of its own. */
 static void answered(struct ms_rollout *r, struct open_call *c, bool has_method)
 {
@@ -343,6 +354,8 @@ static void answered(struct ms_rollout *r, struct open_call *c, bool has_method)
     else if (kind == CALL_SEEK)
         ms_rollout_replica_found(r, rep);
     else if (kind == CALL_PAUSE)
+        flush(r, rep);
+    else if (kind == CALL_FLUSH)
         ms_rollout_weights_paused(r, rep);
 }
 

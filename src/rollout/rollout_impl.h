@@ -34,6 +34,7 @@ enum call_kind {
     CALL_PROBE,
     CALL_SEEK,
     CALL_PAUSE,
+    CALL_FLUSH, /* after a pause: what was made before has come when it is answered */
     CALL_RESUME
 };
 

@@ -32,7 +32,8 @@ class AsyncServer:
         self.worker = worker
         self.tasks: dict[asyncio.Task[None], Request] = worker.unanswered
         self.told: set[asyncio.Task[None]] = set()  # that they are cancelled
-        self.held_up: set[asyncio.Future[None]] = set()  # streams with a closed window
+        # items whose window is closed, and who waits for what became of them
+        self.held_up: dict[asyncio.Future[int], tuple[Request, Any]] = {}
         self.slots = asyncio.Semaphore(worker.concurrency)
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -61,17 +62,26 @@ class AsyncServer:
 
     def _on_ready(self, fd: int) -> None:
         os.read(fd, 8)
-        for opened in self.held_up:
-            if not opened.done():
-                opened.set_result(None)
+        requests = list(iter(self.worker.host.poll, None))
+        self._send_held_up()  # windows that opened before these came
         for task, running in list(self.tasks.items()):
             if running.cancelled and task not in self.told:
                 self.told.add(task)  # once: it may have something to clean up
                 task.cancel()
-        while (request := self.worker.host.poll()) is not None:
+        for request in requests:
             task = asyncio.get_running_loop().create_task(self._answer(request))
             self.tasks[task] = request
             task.add_done_callback(self._forget)
+
+    def _send_held_up(self) -> None:
+        for waiting, (request, item) in self.held_up.items():
+            if waiting.done():
+                continue
+            try:
+                if (sent := request.item(item)) != 0:
+                    waiting.set_result(sent)
+            except Exception as error:
+                waiting.set_exception(error)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -155,13 +165,17 @@ class AsyncServer:
             await items.aclose()
 
     async def _send(self, request: Request, item: Any) -> bool:
-        while (sent := request.item(item)) == 0:
-            opened = asyncio.get_running_loop().create_future()
-            self.held_up.add(opened)
+        """False: nobody wants it. An item that waited for its window is sent before
+        requests that came after the window opened are answered."""
+        sent = request.item(item)
+        while sent == 0:
+            waiting = asyncio.get_running_loop().create_future()
+            self.held_up[waiting] = request, item
             try:
-                await asyncio.wait({opened}, timeout=LOST_S)
+                await asyncio.wait({waiting}, timeout=LOST_S)
             finally:
-                self.held_up.discard(opened)
+                del self.held_up[waiting]
+            sent = waiting.result() if waiting.done() else request.item(item)
         return sent > 0
 
 
