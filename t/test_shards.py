@@ -176,3 +176,44 @@ def test_head_and_takers_are_killed(daemon: Daemon, tmp_path: Path) -> None:  # 
     assert shards.status()["state"] == "complete"
     assert shards.status()["done"] == 400
     muster.shutdown()
+
+
+def test_saved_and_restored_together(session: None, tmp_path: Path) -> None:
+    """All queues go back to one moment; a queue that came later to its beginning."""
+    with pytest.raises(ValueError, match="which folder"):
+        muster.save_shards()
+    assert not muster.restore_shards(tmp_path)  # nothing was saved
+    a, b = muster.Shards("a", 4, 1), muster.Shards("b", 3, 1)
+    (one := a.take()) and one.done()
+    out = a.take()
+    assert muster.save_shards(tmp_path) == 2
+    c = muster.Shards("c", 2, 1)
+    for queue in (a, b, c):
+        (shard := queue.take()) and shard.done()
+    assert muster.restore_shards(tmp_path)
+    assert [q.status()["done"] for q in (a, b, c)] == [1, 0, 0]
+    assert out and not out.done()  # the lease of before is void
+    assert [start for _, start, _ in ranges(a)] == [1, 2, 3]
+    b.remove()
+    assert muster.restore_shards(tmp_path)  # it is made again
+    assert len(ranges(b)) == 3
+
+
+def test_a_bad_checkpoint_changes_nothing(session: None, tmp_path: Path) -> None:
+    a = muster.Shards("a", 4, 1)
+    muster.save_shards(tmp_path)
+    (one := a.take()) and one.done()
+    good = (tmp_path / "muster.shards").read_bytes()
+    for bad in (b"x" * 40, good[:-3], good + b"\x08\x63", b""):
+        (tmp_path / "muster.shards").write_bytes(bad)
+        with pytest.raises(muster.MusterError):
+            muster.restore_shards(tmp_path)
+    a.remove()
+    a = muster.Shards("a", 5, 1)  # another data set
+    (one := a.take()) and one.done()
+    (tmp_path / "muster.shards").write_bytes(good)
+    with pytest.raises(muster.MusterError, match="another data set"):
+        muster.restore_shards(tmp_path)
+    assert a.status()["done"] == 1
+    with pytest.raises(FileNotFoundError):
+        muster.save_shards(tmp_path / "nowhere")

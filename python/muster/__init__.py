@@ -28,7 +28,7 @@ from muster.future import Future, get, wait
 from muster.groups import *
 from muster.rendezvous import Rendezvous, World
 from muster.resources import ResourceManager, ResourcePool
-from muster.shards import Shard, Shards
+from muster.shards import Shard, Shards, restore_shards, save_shards
 from muster.stream import Stream
 from muster.view import View
 
@@ -91,8 +91,10 @@ __all__ = [
     "register_mesh",
     "reservation",
     "reserve",
+    "restore_shards",
     "roles",
     "same",
+    "save_shards",
     "put",
     "store_stats",
     "stored_objects",

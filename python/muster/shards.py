@@ -5,15 +5,17 @@ for shard in shards:                  # in any number of workers and drivers
     with shard:                       # done at its end; failed by an exception, and tried again
         train(shard.start, shard.end)
 
-position = shards.position()          # bytes, for a checkpoint
-shards.restore(position)              # what was not done then is to be done
+muster.save_shards(folder)            # in a checkpoint: how far all queues of the job are
+muster.restore_shards(folder)         # what was not done then is to be done
 
 The queue is in the head (src/job/shards.h), `doc/jobs.md` has the rules.
 """
 
 from __future__ import annotations
 
+import os
 from errno import EEXIST
+from pathlib import Path
 from time import monotonic
 
 from muster import _core, api
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 POLL_S = 60.0  # one question; it is asked again
+SAVED = "muster.shards"  # the file in a checkpoint's folder
 _OPEN, _COMPLETE, _FAILED = range(3)
 _STATES = ("open", "complete", "failed")
 _DONE, _FAIL, _GIVE_BACK = range(3)  # how a shard ends
@@ -188,12 +191,7 @@ class Shards:
     def _ask(
         self, verb: str, fields: _core.Message, wait: float = 0.0
     ) -> _core.Message:
-        asked = {"name": self.name, **fields}
-        try:
-            return api.live_head().ask(verb, asked).result(wait + api.ANSWER_S)
-        except _core.Refused as e:
-            text, _, code = e.args
-            raise (ValueError if code == EEXIST else MusterError)(text) from None
+        return _ask(verb, {"name": self.name, **fields}, wait)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened, (self.name,)
@@ -207,3 +205,59 @@ def _opened(name: str) -> Shards:
     shards = Shards.__new__(Shards)
     shards.name = name
     return shards
+
+
+def _ask(verb: str, fields: _core.Message, wait: float = 0.0) -> _core.Message:
+    try:
+        return api.live_head().ask(verb, fields).result(wait + api.ANSWER_S)
+    except _core.Refused as e:
+        text, _, code = e.args
+        raise (ValueError if code == EEXIST else MusterError)(text) from None
+
+
+# ---- in a checkpoint ------------------------------------------------------------------
+
+
+def save_shards(folder: str | os.PathLike[str] | None = None) -> int:
+    """Write into a checkpoint's folder how far all queues are, at one moment; how many there
+    are. They are those of the job, or without one of the driver. None: MUSTER_CHECKPOINT. The
+    file is whole or not there, and the last of several stays."""
+    to = _folder(folder)
+    found = _ask("save_shards", {})
+    part = to / f"{SAVED}.part"
+    with open(part, "wb") as f:
+        f.write(found["saved"])
+        f.flush()
+        os.fsync(f.fileno())
+    part.rename(to / SAVED)
+    at = os.open(to, os.O_RDONLY)
+    try:
+        os.fsync(at)
+    finally:
+        os.close(at)
+    return int(found["queues"])
+
+
+def restore_shards(folder: str | os.PathLike[str] | None = None) -> bool:
+    """All queues go back to where they were when this checkpoint was saved: what was not done
+    then is to be done, and nothing else. Those that it does not have go back to their
+    beginning, also if there is no such file: then the answer is False. Shards that are out are
+    nobody's any more. None: MUSTER_CHECKPOINT."""
+    try:
+        saved = (_folder(folder) / SAVED).read_bytes()
+    except FileNotFoundError:
+        _ask("restore_shards", {})
+        return False
+    if not saved:  # it would mean the beginning
+        raise MusterError(f"{SAVED} in {folder} is empty: the checkpoint is damaged")
+    _ask("restore_shards", {"saved": saved})
+    return True
+
+
+def _folder(folder: str | os.PathLike[str] | None) -> Path:
+    found = os.environ.get("MUSTER_CHECKPOINT") if folder is None else folder
+    if not found:
+        raise ValueError(
+            "which folder? Only drivers of jobs with `checkpoint` can leave it out"
+        )
+    return Path(found)

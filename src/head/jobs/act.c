@@ -3,6 +3,7 @@
 #include "head/head_impl.h"
 #include "head/jobs/jobs_impl.h"
 #include "head/ops/op.h"
+#include "head/shards/shards.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -194,6 +195,7 @@ static struct ms_job_doing *begin(struct ms_hosted *job, const struct ms_job_act
 static void finish(struct ms_hosted *job)
 {
     job->ended_ns = ms_wall_ns();
+    ms_head_shards_driver_gone(job->jobs->head, job->id);
     ms_hosted_keep(job, NULL);
 }
 

@@ -289,16 +289,22 @@ bool ms_jobs_lend(const struct ms_jobs *j, const char *node)
     return false;
 }
 
-const char **ms_jobs_nodes_of(const struct ms_jobs *j,
-                              const Muster__DriverContext *context)
+uint64_t ms_jobs_find_of(const struct ms_jobs *j, const Muster__DriverContext *context)
 {
     static const char variable[] = "MUSTER_JOB=";
     const struct ms_hosted *job = NULL;
 
-    for (size_t i = 0; j && i < context->n_env && !job; i++)
+    for (size_t i = 0; j && context && i < context->n_env && !job; i++)
         if (strncmp(context->env[i], variable, sizeof variable - 1) == 0)
             job = ms_hosted_find(j, context->env[i] + sizeof variable - 1);
-    return job ? ms_machines_nodes(job) : NULL;
+    return job && ms_jobs_has(j, job->id) ? job->id : 0;
+}
+
+bool ms_jobs_has(const struct ms_jobs *j, uint64_t id)
+{
+    const struct ms_hosted *job = j ? ms_hosted_find_id(j, id) : NULL;
+
+    return job && !ms_job_stage_is_over(stage_of(job));
 }
 
 /* ---- life -------------------------------------------------------------------------- */

@@ -48,10 +48,10 @@ void ms_jobs_worker_exited(struct ms_jobs *j,
 struct ms_fleet *ms_jobs_fleet(const struct ms_jobs *j, const char *key);
 /* This node is lent to a job. */
 bool ms_jobs_lend(const struct ms_jobs *j, const char *node);
-/* The nodes that this driver may use, because it is a job's: NULL-terminated and malloc'd,
- * borrowing its texts. NULL: it is none, or out of memory. */
-const char **ms_jobs_nodes_of(const struct ms_jobs *j,
-                              const Muster__DriverContext *context);
+/* The job that this process was started for, by what it says of itself; 0: for none. */
+uint64_t ms_jobs_find_of(const struct ms_jobs *j, const Muster__DriverContext *context);
+/* There is a job with this id, and it is not over. */
+bool ms_jobs_has(const struct ms_jobs *j, uint64_t id);
 /* The head ends: from now on nothing that happens is an event of a job. */
 void ms_jobs_quit(struct ms_jobs *j);
 /* After that: machines of jobs are given back; the jobs stay in the journal. True when

@@ -102,6 +102,8 @@ static const struct ms_verb verbs[] = {
     {CHANGE(END_SHARD, SHARDS, OWNERS, ms_head_shards_end_run)},
     {QUESTION(SHARDS, SHARDS, OWNERS | TOOL, ms_head_shards_ask_run)},
     {CHANGE(CHANGE_SHARDS, SHARDS, OWNERS | TOOL, ms_head_shards_change_run)},
+    {QUESTION(SAVE_SHARDS, SHARDS_SAVED, OWNERS, ms_head_shards_save_run)},
+    {CHANGE(RESTORE_SHARDS, SHARDS_SAVED, OWNERS, ms_head_shards_restore_run)},
 
     /* nodes that an orchestrator lends */
     {CHANGE(RESERVE, RESERVATION, OWNERS, ms_fleet_reserve_run)},

@@ -63,7 +63,8 @@ ms_verb_run ms_head_rendezvous_join_run, ms_head_rendezvous_ask_run,
     ms_head_rendezvous_leave_run, ms_head_rendezvous_close_run;
 /* shards/ */
 ms_verb_run ms_head_shards_open_run, ms_head_shards_take_run, ms_head_shards_end_run,
-    ms_head_shards_ask_run, ms_head_shards_change_run;
+    ms_head_shards_ask_run, ms_head_shards_change_run, ms_head_shards_save_run,
+    ms_head_shards_restore_run;
 /* fleet/ */
 ms_verb_run ms_fleet_reserve_run, ms_fleet_release_run, ms_fleet_describe_run;
 /* jobs/ */

@@ -1,14 +1,14 @@
 /* shards.c - operations that open a queue of shards, take from it, and end what was taken */
-#include "head/shards/shards.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/ops/op.h"
+#include "head/shards/shards_impl.h"
 #include "head/state/journal.h"
 #include "head/state/persist.h"
-#include "job/shards.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,44 +16,34 @@
 
 enum { TOLD_MAX = 16 }; /* failed shards in a status */
 
-struct queue {
-    struct ms_list link; /* head->shards */
-    struct ms_head *head;
-    char name[MS_NAME_MAX + 1];
-    struct ms_shard_queue q;
-    uint64_t driver; /* with which it goes */
-    bool is_detached;
-    struct ms_list takes; /* operations that wait for a shard */
-};
-
 /* ---- one of them ----------------------------------------------------------------- */
 
-static struct queue *find(const struct ms_head *h, const char *name)
+struct ms_head_shards *ms_head_shards_find(const struct ms_head *h, const char *name)
 {
-    ms_list_each (s, &h->shards, struct queue, link)
+    ms_list_each (s, &h->shards, struct ms_head_shards, link)
         if (strcmp(s->name, name) == 0)
             return s;
     return NULL;
 }
 
 /* The one that is meant; NULL: -ENOENT is in op->error. */
-static struct queue *find_named(struct ms_head_op *op, const char *name)
+static struct ms_head_shards *find_named(struct ms_head_op *op, const char *name)
 {
-    struct queue *s = find(op->head, name);
+    struct ms_head_shards *s = ms_head_shards_find(op->head, name);
 
     if (!s)
         ms_error_set(&op->error, -ENOENT, "there are no shards called '%.64s'", name);
     return s;
 }
 
-static void queue_destroy(struct queue *s)
+static void queue_destroy(struct ms_head_shards *s)
 {
     ms_list_remove(&s->link);
     ms_shard_queue_finish(&s->q);
     free(s);
 }
 
-static void keep(const struct queue *s, struct ms_journal *j)
+static void keep(const struct ms_head_shards *s, struct ms_journal *j)
 {
     Muster__KeptShards *kept = j ? ms_shard_queue_encode(&s->q, false) : NULL;
 
@@ -65,7 +55,7 @@ static void keep(const struct queue *s, struct ms_journal *j)
     muster__kept_shards__free_unpacked(kept, NULL);
 }
 
-static void forget(struct queue *s)
+static void forget(struct ms_head_shards *s)
 {
     ms_list_each (op, &s->takes, struct ms_head_op, wait_link)
         ms_head_op_fail(op, -ENOENT, "the shards called '%s' were removed", s->name);
@@ -113,8 +103,10 @@ static bool add_position(Muster__ShardsStatus *m, const struct ms_shard_queue *q
     return m->position.data != NULL;
 }
 
-static void
-answer(struct ms_head_op *op, const struct queue *s, bool with_position, bool accepted)
+static void answer(struct ms_head_op *op,
+                   const struct ms_head_shards *s,
+                   bool with_position,
+                   bool accepted)
 {
     Muster__ShardsStatus *m =
         (Muster__ShardsStatus *)ms_proto_create(&muster__shards_status__descriptor);
@@ -150,7 +142,8 @@ static bool add_range(Muster__ShardsTaken *m, const struct ms_shard_range *range
 }
 
 /* As many as there are, up to `count`. 0, -ENOSPC, -ENOMEM: what was taken is given back. */
-static int take(struct queue *s, uint64_t owner, uint32_t count, Muster__ShardsTaken *m)
+static int
+take(struct ms_head_shards *s, uint64_t owner, uint32_t count, Muster__ShardsTaken *m)
 {
     struct ms_shard_range range;
     int rc = 0;
@@ -171,7 +164,7 @@ static int take(struct queue *s, uint64_t owner, uint32_t count, Muster__ShardsT
 static bool retry_take(struct ms_head_op *op, bool is_last)
 {
     const Muster__TakeShards *asked = op->request->take_shards;
-    struct queue *s = find(op->head, asked->name);
+    struct ms_head_shards *s = ms_head_shards_find(op->head, asked->name);
     uint32_t count = asked->count ? asked->count : 1;
     bool has_taken;
     Muster__ShardsTaken *m =
@@ -205,8 +198,7 @@ static bool retry_take(struct ms_head_op *op, bool is_last)
     return true;
 }
 
-/* The queue has changed: it is kept, and who waits may find something. */
-static void changed(struct queue *s)
+void ms_head_shards_changed(struct ms_head_shards *s)
 {
     keep(s, s->head->persist.journal);
     ms_head_op_retry_all(&s->takes);
@@ -215,7 +207,7 @@ static void changed(struct queue *s)
 int ms_head_shards_take_run(struct ms_head_op *op)
 {
     const Muster__TakeShards *asked = op->request->take_shards;
-    struct queue *s = find_named(op, asked->name);
+    struct ms_head_shards *s = find_named(op, asked->name);
     uint64_t wait_ns = asked->wait_ns < MS_KV_WAIT_NS ? asked->wait_ns : MS_KV_WAIT_NS;
 
     if (!s)
@@ -232,7 +224,7 @@ int ms_head_shards_take_run(struct ms_head_op *op)
 int ms_head_shards_end_run(struct ms_head_op *op)
 {
     const Muster__EndShard *asked = op->request->end_shard;
-    struct queue *s = find_named(op, asked->name);
+    struct ms_head_shards *s = find_named(op, asked->name);
     uint64_t owner = owner_of(op);
     int rc = 0;
 
@@ -261,26 +253,37 @@ int ms_head_shards_end_run(struct ms_head_op *op)
 
 /* ---- the queue itself ------------------------------------------------------------ */
 
-static int find_driver(struct ms_head_op *op, uint64_t *driver, bool *is_detached)
+/* The job that this driver is for; 0: none. */
+static uint64_t job_of(const struct ms_head *h, const struct ms_driver *d)
 {
-    uint64_t uid = ms_driver_worker(op->driver);
-    const struct ms_slot *slot = ms_registry_find_uid(&op->head->registry, uid);
+    return d && d->hello ? ms_jobs_find_of(h->jobs, d->hello->context) : 0;
+}
+
+int ms_head_shards_owner(struct ms_head_op *op, uint64_t *driver, bool *is_detached)
+{
+    const struct ms_head *h = op->head;
+    uint64_t uid = ms_driver_worker(op->driver), job;
+    const struct ms_slot *slot = ms_registry_find_uid(&h->registry, uid);
 
     if (uid && !slot)
         return ms_error_set(&op->error, -EAGAIN, "the head does not know this worker");
     *driver = uid ? slot->cluster->driver : ms_driver_id(op->driver);
-    /* the driver of a detached cluster may have ended long ago */
-    *is_detached =
-        op->request->open_shards->detached || (uid && slot->cluster->detached);
+    job = ms_jobs_has(h->jobs, *driver)
+              ? *driver
+              : job_of(h, uid ? ms_driver_find(h, *driver) : op->driver);
+    /* the driver of a detached cluster may have ended long ago; a job has not */
+    *is_detached = !job && uid && slot->cluster->detached;
+    if (job)
+        *driver = job;
     return 0;
 }
 
-static struct queue *queue_create(struct ms_head *h, const char *name)
+struct ms_head_shards *ms_head_shards_create(struct ms_head *h, const char *name)
 {
-    struct queue *s = calloc(1, sizeof *s);
+    struct ms_head_shards *s = calloc(1, sizeof *s);
     size_t count = 0;
 
-    ms_list_each (other, &h->shards, struct queue, link)
+    ms_list_each (other, &h->shards, struct ms_head_shards, link)
         count++;
     if (!s || count >= MS_SHARD_QUEUES_MAX) {
         free(s);
@@ -298,14 +301,14 @@ static int make(struct ms_head_op *op, const struct ms_shards_spec *spec)
     struct ms_shard_queue q;
     uint64_t driver = 0;
     bool is_detached = false;
-    struct queue *s;
+    struct ms_head_shards *s;
     int rc = ms_shard_queue_init(&q, spec, &op->error);
 
     if (rc == 0)
-        rc = find_driver(op, &driver, &is_detached);
+        rc = ms_head_shards_owner(op, &driver, &is_detached);
     if (rc < 0)
         return rc;
-    s = queue_create(op->head, op->request->open_shards->name);
+    s = ms_head_shards_create(op->head, op->request->open_shards->name);
     if (!s)
         return ms_error_set(&op->error,
                             -ENOSPC,
@@ -313,7 +316,7 @@ static int make(struct ms_head_op *op, const struct ms_shards_spec *spec)
                             MS_SHARD_QUEUES_MAX);
     s->q = q;
     s->driver = driver;
-    s->is_detached = is_detached;
+    s->is_detached = is_detached || op->request->open_shards->detached;
     keep(s, op->head->persist.journal);
     answer(op, s, false, false);
     return 0;
@@ -329,12 +332,12 @@ int ms_head_shards_open_run(struct ms_head_op *op)
                                   .seed = asked->seed,
                                   .failures_max = asked->failures_max,
                                   .deaths_max = asked->deaths_max};
-    const struct queue *s;
+    const struct ms_head_shards *s;
     int rc = ms_name_check(asked->name, "shards", &op->error);
 
     if (rc < 0)
         return rc;
-    s = find(op->head, asked->name);
+    s = ms_head_shards_find(op->head, asked->name);
     if (!s)
         return make(op, &spec);
     if (!ms_shard_queue_spec_equal(&s->q.spec, &spec))
@@ -350,7 +353,7 @@ int ms_head_shards_open_run(struct ms_head_op *op)
 int ms_head_shards_ask_run(struct ms_head_op *op)
 {
     const Muster__AskShards *asked = op->request->shards;
-    const struct queue *s = find_named(op, asked->name);
+    const struct ms_head_shards *s = find_named(op, asked->name);
 
     if (!s)
         return -ENOENT;
@@ -361,7 +364,7 @@ int ms_head_shards_ask_run(struct ms_head_op *op)
 int ms_head_shards_change_run(struct ms_head_op *op)
 {
     const Muster__ChangeShards *asked = op->request->change_shards;
-    struct queue *s = find_named(op, asked->name);
+    struct ms_head_shards *s = find_named(op, asked->name);
     int rc = 0;
 
     if (!s)
@@ -373,11 +376,13 @@ int ms_head_shards_change_run(struct ms_head_op *op)
         return rc;
     if (asked->retry)
         ms_shard_queue_retry(&s->q);
+    if (!asked->remove)
+        keep(s, op->head->persist.journal); /* before it is answered */
     answer(op, s, false, false);
     if (asked->remove)
         forget(s);
     else
-        changed(s);
+        ms_head_op_retry_all(&s->takes);
     return 0;
 }
 
@@ -385,14 +390,14 @@ int ms_head_shards_change_run(struct ms_head_op *op)
 
 void ms_head_shards_lose(struct ms_head *h, uint64_t owner)
 {
-    ms_list_each (s, &h->shards, struct queue, link)
+    ms_list_each (s, &h->shards, struct ms_head_shards, link)
         if (ms_shard_queue_drop(&s->q, owner) > 0)
-            changed(s);
+            ms_head_shards_changed(s);
 }
 
 void ms_head_shards_driver_gone(struct ms_head *h, uint64_t driver)
 {
-    ms_list_each (s, &h->shards, struct queue, link)
+    ms_list_each (s, &h->shards, struct ms_head_shards, link)
         if (s->driver == driver && !s->is_detached)
             forget(s);
     ms_head_shards_lose(h, driver);
@@ -400,7 +405,7 @@ void ms_head_shards_driver_gone(struct ms_head *h, uint64_t driver)
 
 void ms_head_shards_leave(struct ms_head *h, const struct ms_driver *d)
 {
-    ms_list_each (s, &h->shards, struct queue, link)
+    ms_list_each (s, &h->shards, struct ms_head_shards, link)
         ms_list_each (op, &s->takes, struct ms_head_op, wait_link)
             if (op->driver == d)
                 ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
@@ -408,7 +413,7 @@ void ms_head_shards_leave(struct ms_head *h, const struct ms_driver *d)
 
 void ms_head_shards_finish(struct ms_head *h)
 {
-    ms_list_each (s, &h->shards, struct queue, link)
+    ms_list_each (s, &h->shards, struct ms_head_shards, link)
         queue_destroy(s);
 }
 
@@ -421,14 +426,14 @@ void ms_head_shards_take(struct ms_head *h,
 {
     Muster__KeptShards *kept =
         data ? muster__kept_shards__unpack(NULL, len, data) : NULL;
-    struct queue *s = find(h, name);
+    struct ms_head_shards *s = ms_head_shards_find(h, name);
     struct ms_shard_queue q;
 
     if (s)
         queue_destroy(s);
     if (kept && ms_name_check(name, "shards", NULL) == 0 &&
         ms_shard_queue_decode(&q, kept, NULL) == 0) {
-        s = queue_create(h, name);
+        s = ms_head_shards_create(h, name);
         if (s) {
             s->q = q;
             s->driver = kept->driver;
@@ -442,7 +447,7 @@ void ms_head_shards_take(struct ms_head *h,
 
 void ms_head_shards_put_all(struct ms_head *h, struct ms_journal *j)
 {
-    ms_list_each (s, &h->shards, struct queue, link)
+    ms_list_each (s, &h->shards, struct ms_head_shards, link)
         keep(s, j);
 }
 
@@ -453,7 +458,7 @@ static bool is_known(const struct ms_head *h, uint64_t owner)
     return ms_driver_find(h, owner) || (slot && ms_slot_is_live(slot));
 }
 
-static bool lose_one(struct queue *s)
+static bool lose_one(struct ms_head_shards *s)
 {
     for (size_t i = 0; i < s->q.doing.count; i++)
         if (!is_known(s->head, s->q.doing.at[i].owner))
@@ -464,13 +469,14 @@ static bool lose_one(struct queue *s)
 /* Whoever has not come back has died. */
 void ms_head_shards_recover(struct ms_head *h)
 {
-    ms_list_each (s, &h->shards, struct queue, link) {
-        if (!s->is_detached && !ms_driver_find(h, s->driver)) {
+    ms_list_each (s, &h->shards, struct ms_head_shards, link) {
+        if (!s->is_detached && !ms_driver_find(h, s->driver) &&
+            !ms_jobs_has(h->jobs, s->driver)) {
             forget(s);
             continue;
         }
         while (lose_one(s))
             ;
-        changed(s);
+        ms_head_shards_changed(s);
     }
 }
