@@ -381,7 +381,6 @@ static void test_secret_of_a_head_elsewhere(void **state)
     char far[] = "MUSTER_SECRET_FILE=/nowhere/secret",
          near[] = "MUSTER_SECRET_FILE=/etc/hostname", line[128];
 
-    fake_free(fake_head_start(h));
     fake_spec_shell(&s[0],
                     1,
                     0,
