@@ -118,7 +118,7 @@ static void test_trickling_joiners_complete_by_the_absolute_deadline(void **stat
         snprintf(key, sizeof key, "n%u", (unsigned)i);
         assert_int_equal(
             ms_rendezvous_join(
-                &r, &(struct ms_rendezvous_join){key, i, NULL, 0}, now_ns, NULL),
+                &r, &(struct ms_rendezvous_join){.key = key, .owner = i}, now_ns, NULL),
             1);
         assert_int_equal(ms_rendezvous_step(&r, now_ns, NULL), MS_RENDEZVOUS_NOTHING);
         assert_true(ms_rendezvous_next_ns(&r) <= limits.join_ns);
