@@ -120,8 +120,10 @@ int ms_timeline_add(struct ms_timeline *t, const struct ms_timeline_event *e)
 
     if (!ms_timeline_is_on(t))
         return 0;
-    if (e->args && !json_is_object(args = json_loads(e->args, 0, NULL)))
-        rc = -EINVAL;
+    if (e->args) { /* json_is_object looks at its argument twice */
+        args = json_loads(e->args, 0, NULL);
+        rc = json_is_object(args) ? 0 : -EINVAL;
+    }
     line = rc < 0 ? NULL : line_of(e, args);
     json_decref(args);
     if (rc < 0)
