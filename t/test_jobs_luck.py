@@ -27,7 +27,8 @@ nodes: [{{name: n0, cpus: 4}}]
 roles:
   a: {{command: [sleep, "1000"], world_size: "1:4", restart: rank, num_cpus: 1}}
 """
-OTHER = "name: other\nnodes: [{name: n0, cpus: 1}]\ndriver: ['true']\n"
+# wants nothing of the machine, which "luck" has
+OTHER = "name: other\nnodes: [{name: n0, cpus: 0}]\ndriver: ['true']\n"
 
 
 @pytest.fixture
@@ -38,8 +39,10 @@ def jobs(home: Home, tmp_path: Path) -> Iterator[Jobs]:  # noqa: F811
     assert [p for p in home.path.rglob("*") if p.is_socket()] == []
 
 
-def sleepers(jobs: Jobs, name: str = "luck", count: int = 4) -> dict[str, int]:
-    assert jobs.submit(SLEEPERS.format(name=name)) == name
+def sleepers(
+    jobs: Jobs, name: str = "luck", count: int = 4, text: str = SLEEPERS
+) -> dict[str, int]:
+    assert jobs.submit(text.format(name=name)) == name
     found: dict[str, int] = until(lambda: len(w := jobs.workers()) == count and w)
     return found
 
@@ -406,8 +409,9 @@ def set_clock(jobs: Jobs) -> Callable[[int], None]:
 
 
 def test_a_clock_that_jumps(jobs: Jobs, set_clock: Callable[[int], None]) -> None:
-    before = sleepers(jobs)
-    # they wait for the whole machine, one after the other
+    # wants nothing of the machine: those behind it want all of it, one after the other
+    text = SLEEPERS.replace("cpus: 4", "cpus: 0").replace(", num_cpus: 1", "")
+    before = sleepers(jobs, text=text)
     for name, shift in {"first": 0, "second": 90000, "third": -90000}.items():
         set_clock(shift)
         jobs.submit(

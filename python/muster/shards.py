@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from errno import EEXIST
-from pathlib import Path
 from time import monotonic
 
 from muster import _core, api
@@ -224,12 +223,13 @@ def save_shards(folder: str | os.PathLike[str] | None = None) -> int:
     file is whole or not there, and the last of several stays."""
     to = _folder(folder)
     found = _ask("save_shards", {})
-    part = to / f"{SAVED}.part"
+    path = os.path.join(to, SAVED)
+    part = f"{path}.part"
     with open(part, "wb") as f:
         f.write(found["saved"])
         f.flush()
         os.fsync(f.fileno())
-    part.rename(to / SAVED)
+    os.rename(part, path)
     at = os.open(to, os.O_RDONLY)
     try:
         os.fsync(at)
@@ -243,21 +243,23 @@ def restore_shards(folder: str | os.PathLike[str] | None = None) -> bool:
     then is to be done, and nothing else. Those that it does not have go back to their
     beginning, also if there is no such file: then the answer is False. Shards that are out are
     nobody's any more. None: MUSTER_CHECKPOINT."""
+    at = _folder(folder)
     try:
-        saved = (_folder(folder) / SAVED).read_bytes()
+        with open(os.path.join(at, SAVED), "rb") as f:
+            saved = f.read()
     except FileNotFoundError:
         _ask("restore_shards", {})
         return False
     if not saved:  # it would mean the beginning
-        raise MusterError(f"{SAVED} in {folder} is empty: the checkpoint is damaged")
+        raise MusterError(f"{SAVED} in {at} is empty: the checkpoint is damaged")
     _ask("restore_shards", {"saved": saved})
     return True
 
 
-def _folder(folder: str | os.PathLike[str] | None) -> Path:
+def _folder(folder: str | os.PathLike[str] | None) -> str:
     found = os.environ.get("MUSTER_CHECKPOINT") if folder is None else folder
     if not found:
         raise ValueError(
             "which folder? Only drivers of jobs with `checkpoint` can leave it out"
         )
-    return Path(found)
+    return os.fspath(found)
