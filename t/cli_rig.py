@@ -26,7 +26,7 @@ CLI = (
     or os.environ.get("MUSTER_BIN")  # tools/package-run
     or str(Path(sys.executable).parent / "muster")
 )
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Home:

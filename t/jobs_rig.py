@@ -14,7 +14,7 @@ import pytest
 from cli_rig import CLI, Home
 from helpers import MARK, leftovers, new_mark, processes
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 WORKERS = """
 import os
@@ -129,6 +129,11 @@ class Jobs:
                 if "--node-name" in words and node in words:
                     found.append(pid)
         return found
+
+    def kill_agent(self, node: str) -> None:
+        for pid in self.agents(node):
+            with contextlib.suppress(ProcessLookupError):  # its supervisor has ended it
+                os.kill(pid, signal.SIGKILL)
 
     def head_pid(self) -> int:
         return int((self.home.path / "jobs" / "driver").read_text().split()[0])

@@ -142,8 +142,7 @@ def test_a_job_that_cannot_work(jobs: Jobs) -> None:  # noqa: F811
 
 def test_an_agent_is_killed(jobs: Jobs) -> None:  # noqa: F811
     start(jobs)
-    for pid in jobs.agents("first.n1"):
-        os.kill(pid, signal.SIGKILL)
+    jobs.kill_agent("first.n1")
     until(lambda: "node lost" in jobs.texts("first") and len(jobs.workers()) == 7)
     finish(jobs)
 

@@ -28,8 +28,8 @@ JOB = f"""
 name: stuck
 nodes: [{{name: "n[0-1]", cpus: 8}}]
 roles:
-  good: {{worker_cls: hang_workers.Loop, world_size: 1, hang: 2}}
-  bad: {{worker_cls: hang_workers.Loop, world_size: 2, hang: 2}}
+  good: {{worker_cls: hang_workers.Loop, world_size: 1, hang: 5}}
+  bad: {{worker_cls: hang_workers.Loop, world_size: 2, hang: 5}}
   plain: {{command: [sleep, "1000"], world_size: 1, critical: false}}
 driver: [{sys.executable}, train.py]
 """
@@ -43,7 +43,7 @@ try:
 except muster.WorkerDied as e:
     open("died", "w").write(str(e))
 before = good.execute_all_sync("report", 0)
-assert good.execute_all_sync("report", 6) == before
+assert good.execute_all_sync("report", 15) == before
 """
 
 
@@ -62,7 +62,7 @@ def test_a_worker_that_stands_still(jobs: Jobs) -> None:  # noqa: F811
     lines = jobs.events("stuck")
     texts = jobs.texts("stuck")
     said = [e["text"] for e in lines if e["cause"] == "hang"]
-    assert any("no sign of work for 2 s" in t for t in said), texts
+    assert any("no sign of work for 5 s" in t for t in said), texts
     stacks = [t for t in said if "in stand_still" in t]
     assert len(stacks) == 1, texts  # of the rank that is called; and of the other:
     assert any(t.startswith("bad/1, process") and "File" in t for t in said), texts
@@ -79,7 +79,7 @@ def test_a_worker_that_was_stopped(jobs: Jobs) -> None:  # noqa: F811
     jobs.write(WORKERS, "hang_workers.py")
     jobs.submit(
         'name: stuck\nroles:\n  bad: {command: [sh, -c, "while :; do :; done"], '
-        "world_size: 2, hang: 1, restart: rank}\n"
+        "world_size: 2, hang: 4, restart: rank}\n"
     )
     jobs.wait_stage("stuck", "running")
     before = until(lambda: len(w := jobs.workers()) == 2 and w)
@@ -104,7 +104,7 @@ import os, time, muster
 
 muster.init()
 c = muster.get_cluster("works")
-assert c.execute_all_sync("report", 4) != []  # its worker works: that is no hang
+assert c.execute_all_sync("report", 10) != []  # its worker works: that is no hang
 if os.environ["MUSTER_ATTEMPT"] == "1":
     time.sleep(1000)
 """
@@ -115,11 +115,11 @@ def test_a_driver_that_stands_still(jobs: Jobs) -> None:  # noqa: F811
     jobs.write(DRIVER, "train.py")
     jobs.submit(
         "name: stuck\nroles: {works: {worker_cls: hang_workers.Loop, world_size: 1}}\n"
-        f"driver: {{command: [{sys.executable}, train.py], hang: 2}}\n"
+        f"driver: {{command: [{sys.executable}, train.py], hang: 5}}\n"
     )
     jobs.run("wait", "stuck", timeout_s=120)
     texts = jobs.texts("stuck")
-    assert "the driver and all workers show no sign of work for 2 s" in texts, texts
+    assert "the driver and all workers show no sign of work for 5 s" in texts, texts
     assert "driver/0, process" in texts, texts
     assert "the driver ended: hang" in texts, texts
-    assert jobs.get("stuck")["attempt"] == 2, texts
+    assert jobs.get("stuck")["attempt"] >= 2, texts

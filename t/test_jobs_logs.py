@@ -10,8 +10,10 @@ JOB = """
 name: talk
 nodes: [{name: "n[0-1]", cpus: 4}]
 roles:
-  side: {command: [sh, -c, "echo from $RANK; exec sleep 1000"], world_size: 2}
-driver: [sh, -c, "echo begun; while [ ! -e done ]; do sleep 0.05; done; echo over"]
+  side: {command: [sh, -c, "echo from $RANK; touch ran.$RANK; exec sleep 1000"],
+         world_size: 2}
+driver: [sh, -c, "echo begun; while [ ! -e done ] || [ ! -e ran.0 ] || [ ! -e ran.1 ];
+                  do sleep 0.05; done; echo over"]
 """
 FIRST = {"talk.side/0": "from 0", "talk.side/1": "from 1", "talk.driver/0": "begun"}
 
@@ -50,6 +52,8 @@ def test_logs_of_a_job(jobs: Jobs) -> None:  # noqa: F811
     )
     jobs.run("delete", "talk")
     until(lambda: "talk" not in jobs.run("list", "jobs"))
+    for rank in (0, 1):
+        (jobs.folder / f"ran.{rank}").unlink()
     jobs.submit(JOB)  # of its own name, and its own lines
     until(lambda: ("talk.driver/0", "over") in lines(jobs, "--follow"))
     assert len(lines(jobs)) == 4

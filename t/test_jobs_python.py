@@ -1,5 +1,6 @@
 """muster.jobs asks the head itself: by its session or its address, and while it comes back."""
 
+import contextlib
 import json
 import sys
 import threading
@@ -46,8 +47,9 @@ def test_a_job_by_python(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:  
     with pytest.raises(MusterError, match="there is no job 'othr'; did you mean"):
         muster.jobs.get("othr")
     (jobs.folder / "done").write_text("")
-    until(lambda: job.status()["attempt"] == 2)  # exit code 5 is its own error
-    job.stop()
+    until(lambda: job.status()["attempt"] >= 2)  # exit code 5 is its own error
+    with contextlib.suppress(MusterError):  # its driver's budget may be spent already
+        job.stop()
     assert job.wait(timeout=60) in (5, 143)
     follow.join(60)
     assert "submitted" in seen[0] and any("attempt 2" in text for text in seen)

@@ -70,7 +70,7 @@ def work(meeting, world):
 
 if __name__ == "__main__":
     muster.init(min_nodes=0)
-    meeting = muster.Rendezvous(last_call=5.0)
+    meeting = muster.Rendezvous(last_call=60.0)
     while True:
         world = meeting.join()
         try:

@@ -74,11 +74,11 @@ def test_never_below_min_and_whole_units(session: None) -> None:
     """min=3, unit=2 cannot be; with 2:4 in units of 2 the third waits for a fourth."""
     with pytest.raises(muster.MusterError, match="multiples of the unit"):
         muster.Rendezvous("u", 3, 5, unit=2).join()
-    three = members("u", 3, 2, 4, unit=2, last_call=0.2)
+    three = members("u", 3, 2, 4, unit=2, last_call=2)
     got = [member.end() for member in three[:2]]
     assert [world.rank for world in got] == [0, 1]
     assert not three[0].should_rejoin()
-    fourth = Member("u", 2, 4, unit=2, last_call=0.2, key="k3")
+    fourth = Member("u", 2, 4, unit=2, last_call=2, key="k3")
     fourth.begin()
     assert three[0].should_rejoin(wait=WAIT_S)  # now it could be larger
     for member in three[:2]:
@@ -190,7 +190,7 @@ def test_drivers_of_a_daemon(daemon: Daemon, tmp_path: Path) -> None:  # noqa: F
         return Driver(SCRIPT.replace("sys.argv[1]", repr(key)), tmp_path, **where)
 
     a, b = start("a"), start("b")
-    first = {a.line(), b.line()}
+    first = {a.line(60), b.line(60)}
     assert first == {"world 1 0 2", "world 1 1 2"}
     b.signal(signal.SIGKILL)
     a.send("again\n")

@@ -165,7 +165,7 @@ def test_head_and_takers_are_killed(daemon: Daemon, tmp_path: Path) -> None:  # 
     daemon.head.kill()
     takers[1].signal(signal.SIGKILL)
     daemon.start()
-    assert takers[2].line(60) == "over"
+    assert takers[2].line(120) == "over"
     for taker in takers:
         taker.end()
     assert done() == set(range(400))
