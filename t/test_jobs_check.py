@@ -1,6 +1,5 @@
 """The check of a job's nodes: before it starts, and after a failure of a machine."""
 
-
 from cli_rig import home  # noqa: F401
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 from test_jobs_elsewhere import nodes
