@@ -283,7 +283,6 @@ static void poll(struct sim *m)
     for (uint32_t i = 0; i < m->c->replicas; i++)
         if (m->engines[i].up)
             poll_one(m, i);
-    tick(m);
     m->next_poll = m->now + POLL;
 }
 
@@ -330,13 +329,22 @@ static double next_arrival(const struct sim *m)
     return at;
 }
 
+/* When the scheduler wants its tick: rounded up, or it would come too early. */
+static double wake(const struct sim *m)
+{
+    int64_t wake_ns = ms_scheduler_wake_ns(m->s);
+
+    return wake_ns == MS_NEVER ? FOREVER : (double)(wake_ns + 1) * 1e-9;
+}
+
 static void run(struct sim *m)
 {
     double arrival = next_arrival(m);
 
     while (m->groups_done < m->c->groups) {
-        double at =
-            fmin(fmin(m->next_poll, m->next_weights), fmin(m->lose_at, arrival));
+        double wake_at = wake(m);
+        double at = fmin(fmin(fmin(m->next_poll, m->next_weights), m->lose_at),
+                         fmin(arrival, wake_at));
         uint32_t done = m->groups_done;
         struct engine *first = NULL;
 
@@ -368,8 +376,10 @@ static void run(struct sim *m)
             lose(m);
         } else if (m->next_weights <= m->now) {
             weights(m);
-        } else {
+        } else if (m->next_poll <= m->now) {
             poll(m);
+        } else {
+            tick(m);
         }
         if (m->groups_done != done && m->c->turns)
             arrival = next_arrival(m);

@@ -331,8 +331,7 @@ void ms_choice_slice(struct ms_scheduler *s)
     size_t room = s->stats.running + s->queue.count, n;
     struct yield *running, *waiting;
 
-    if (s->choice.slice <= 0 || !ms_choice_holds(s) ||
-        ms_array_reserve(&s->scratch, &s->scratch_room, room * sizeof *running, 1) < 0)
+    if (ms_array_reserve(&s->scratch, &s->scratch_room, room * sizeof *running, 1) < 0)
         return;
     running = (void *)s->scratch;
     waiting = running + s->stats.running;

@@ -28,8 +28,8 @@ bool ms_choice_holds(const struct ms_scheduler *s);
 /* Tokens that a request may still need at worst: by it slices are ordered. */
 double ms_choice_worst(const struct ms_scheduler *s, const struct ms_gen_request *q);
 
-/* At a tick: running requests make way for waiting ones that could need more, by more
- * than the choice's slice. */
+/* Running requests make way for waiting ones that could need more, by more than the slice
+ * of the choice, which has one and holds. */
 void ms_choice_slice(struct ms_scheduler *s);
 
 #endif

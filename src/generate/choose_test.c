@@ -208,6 +208,10 @@ static void test_slices(void **state)
     NOTHING(&r);
     EVENT(&r, MS_PROGRESS, .id = first, .attempt = 1, .tokens = 30);
     EVENT(&r, MS_TICK);
+    NOTHING(&r); /* it has just been looked */
+    assert_int_equal(ms_scheduler_wake_ns(r.s), S(1));
+    r.now_ns = ms_scheduler_wake_ns(r.s);
+    EVENT(&r, MS_TICK);
     DECIDED(&r, MS_ABORT);
     assert_int_equal(r.d[0].why, MS_WHY_YIELDED);
     EVENT(&r, MS_TICK);
@@ -221,7 +225,7 @@ static void test_slices(void **state)
     assert_int_equal(r.d[0].tokens, 31);
     assert_int_equal(r.d[0].attempt, 2);
     assert_int_equal(ms_scheduler_stats(r.s).yielded, 1);
-    r.now_ns = S(2); /* the step has ended: what comes later has its own */
+    r.now_ns = S(3); /* the step has ended: what comes later has its own */
     submit_now(&r, 2, 1);
     EVENT(&r, MS_PROGRESS, .id = first, .attempt = 2, .tokens = 70);
     EVENT(&r, MS_TICK);

@@ -3,6 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "generate/choose.h"
+#include "generate/choose_sim.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -11,6 +13,7 @@
 #define PROBE_NS        (10 * MS_NS_PER_S)
 #define POISON_REPLICAS 3
 #define PREFILL_NS      20000.0
+#define SLICE_NS        ((int64_t)MS_CHOOSE_TICK_NS) /* as in the simulation of the choice */
 #define SEED            UINT64_C(0x9E3779B97F4A7C15)
 
 /* ---- life -------------------------------------------------------------------------- */
@@ -41,7 +44,7 @@ struct ms_scheduler *ms_scheduler_create(const struct ms_scheduler_options *o,
     s->admission = (struct ms_staleness){.concurrent_max = INT64_MAX / 4,
                                          .batch = o->batch,
                                          .staleness_max = o->staleness_max};
-    s->last_plan_ns = s->last_guess_ns = INT64_MIN / 2;
+    s->last_plan_ns = s->last_guess_ns = s->last_slice_ns = INT64_MIN / 2;
     ms_map_init(&s->by_id);
     return s;
 }
@@ -263,6 +266,32 @@ static void audit(const struct ms_scheduler *s)
     assert(s->stats.queued == s->queue.count + s->parked);
 }
 
+/* What waits is put into order by what has been heard of the rest of its group. */
+static bool may_rank(const struct ms_scheduler *s)
+{
+    return s->o.rebalance_ns > 0 && s->o.policy->rank && s->queue.count > 0 &&
+           s->stats.running > 0;
+}
+
+static bool may_slice(const struct ms_scheduler *s)
+{
+    return s->o.rebalance_ns > 0 && s->o.policy->slice && s->queue.count > 0 &&
+           s->stats.running > 0 && s->stats.aborting == 0 && !s->weights &&
+           !s->paused && s->choice.slice > 0 && ms_choice_holds(s);
+}
+
+static void look_at_queue(struct ms_scheduler *s)
+{
+    if (may_rank(s) && s->now_ns - s->last_guess_ns >= s->o.rebalance_ns) {
+        s->last_guess_ns = s->now_ns;
+        ms_groups_rank(s);
+    }
+    if (may_slice(s) && s->now_ns - s->last_slice_ns >= SLICE_NS) {
+        s->last_slice_ns = s->now_ns;
+        s->o.policy->slice(s);
+    }
+}
+
 static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     (void)e;
@@ -271,13 +300,7 @@ static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
         ms_group_drop(s, s->deadlines.at[0].index, MS_WHY_DEADLINE);
     ms_weights_tick(s);
     ms_replicas_listen(s);
-    if (s->o.rebalance_ns > 0 && s->now_ns - s->last_guess_ns >= s->o.rebalance_ns) {
-        s->last_guess_ns = s->now_ns;
-        ms_groups_rank(s);
-    }
-    if (s->o.rebalance_ns > 0 && s->o.policy->slice && s->queue.count > 0 &&
-        s->stats.aborting == 0 && !s->weights)
-        s->o.policy->slice(s);
+    look_at_queue(s);
     audit(s);
     return 0;
 }
@@ -368,20 +391,25 @@ ms_scheduler_request(const struct ms_scheduler *s, uint64_t group, uint32_t seq)
     return q == MS_NONE ? 0 : ms_request_id(s, q);
 }
 
+static int64_t earlier(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
 int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s)
 {
-    int64_t wake_ns = ms_replicas_wake_ns(s), at_ns;
+    int64_t wake_ns = ms_replicas_wake_ns(s);
 
-    if (s->deadlines.count > 0) {
-        at_ns = s->groups[s->deadlines.at[0].index].deadline_ns;
-        wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
-    }
-    if (s->weights && s->weights_deadline_ns < wake_ns)
-        wake_ns = s->weights_deadline_ns;
-    if (may_rebalance(s)) {
-        at_ns = s->last_plan_ns + s->o.rebalance_ns;
-        wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
-    }
+    if (s->deadlines.count > 0)
+        wake_ns = earlier(wake_ns, s->groups[s->deadlines.at[0].index].deadline_ns);
+    if (s->weights)
+        wake_ns = earlier(wake_ns, s->weights_deadline_ns);
+    if (may_rebalance(s))
+        wake_ns = earlier(wake_ns, s->last_plan_ns + s->o.rebalance_ns);
+    if (may_rank(s))
+        wake_ns = earlier(wake_ns, s->last_guess_ns + s->o.rebalance_ns);
+    if (may_slice(s))
+        wake_ns = earlier(wake_ns, s->last_slice_ns + SLICE_NS);
     return wake_ns < s->now_ns ? s->now_ns : wake_ns;
 }
 

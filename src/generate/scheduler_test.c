@@ -463,6 +463,43 @@ static void test_longest_goes_first(void **state)
     }
 }
 
+/* What runs says how long the rest of its group will be; while something waits the scheduler
+ * asks for the ticks that it needs to put that into the order. */
+static void test_progress_changes_the_order(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_longest, .rebalance_ns = S(2));
+    uint64_t second;
+
+    (void)state;
+    up(&r, 0, 1);
+    up(&r, 1, 1);
+    for (uint64_t id = 1; id <= 2; id++)
+        EVENT(&r,
+              MS_SUBMIT,
+              .id = id,
+              .key = id,
+              .samples = 2,
+              .max_new = 100000,
+              .replica = MS_NOWHERE);
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_SEND, MS_SEND); /* one probe of each */
+    second = r.d[1].id;
+    assert_int_equal(r.d[1].group, 2);
+    assert_int_equal(ms_scheduler_wake_ns(r.s), 0);
+    EVENT(&r, MS_TICK);
+    EVENT(&r, MS_PROGRESS, .id = second, .attempt = 1, .tokens = 50000);
+    assert_int_equal(ms_scheduler_wake_ns(r.s), S(2));
+    r.now_ns = ms_scheduler_wake_ns(r.s);
+    EVENT(&r, MS_TICK);
+    NOTHING(&r);
+    up(&r, 2, 1);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].group, 2);
+    up(&r, 3, 1);
+    assert_int_equal(r.d[0].group, 1);
+    assert_true(ms_scheduler_wake_ns(r.s) == MS_NEVER); /* nothing waits */
+}
+
 /* A session's next turn goes where its prefix is: at once, or when there is room; and
  * elsewhere if that takes too long. */
 static void test_warm_replica(void **state)
@@ -565,6 +602,7 @@ int main(void)
         cmocka_unit_test(test_admission_is_bounded),
         cmocka_unit_test(test_chunks_move_on),
         cmocka_unit_test(test_longest_goes_first),
+        cmocka_unit_test(test_progress_changes_the_order),
         cmocka_unit_test(test_warm_replica),
         cmocka_unit_test(test_longest_session_goes_first),
     };

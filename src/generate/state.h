@@ -131,7 +131,7 @@ struct ms_scheduler {
     struct ms_scheduler_options o;
     struct ms_lengths *lengths;
     uint64_t seed;
-    int64_t now_ns, last_plan_ns, last_guess_ns;
+    int64_t now_ns, last_plan_ns, last_guess_ns, last_slice_ns;
     struct ms_gen_request *requests;
     size_t request_count, request_room;
     struct ms_gen_group *groups;
