@@ -161,6 +161,27 @@ def test_a_session_goes_where_its_prefix_is(cluster: Make) -> None:
         assert context[1:11] == answer([3], 0, 10)
 
 
+def test_a_prefix_of_earlier_weights_is_cold(cluster: Make) -> None:
+    with Scheduler(cluster(Engine, 1)) as sched:
+        talk = sched.session()
+
+        def placed() -> str:
+            group = talk.submit([1], max_new_tokens=10**6, sampling=ENDLESS)
+            until(lambda: sched.stats()["running"] >= 1)
+            text: str = sched.explain(group.rids[0])["text"]
+            group.cancel()
+            until(lambda: sched.stats()["live"] == 0)
+            return text
+
+        talk.submit([1], max_new_tokens=5).result(WAIT_S)
+        assert "placed by warm prefix" in placed()
+        with sched.weights(version=1):
+            pass
+        assert "placed by load" in placed()
+        talk.submit([1], max_new_tokens=5).result(WAIT_S)
+        assert "placed by warm prefix" in placed()
+
+
 def test_earlier_turns_of_sessions_go_first(cluster: Make) -> None:
     c = cluster(Engine, 1)
     with Scheduler(c, slots=1) as sched:

@@ -19,7 +19,7 @@ struct job {
 
 struct engine {
     bool up;
-    uint32_t epoch, count, waiting_count;
+    uint32_t epoch, version, count, waiting_count;
     struct job *active;  /* heap by end */
     struct job *waiting; /* ring would do; the first is at the end */
     double clock;        /* tokens decoded by each that runs */
@@ -43,7 +43,10 @@ struct sim {
     uint32_t *had; /* tokens of each request, as engines have made them */
     bool *hung, *done;
     uint32_t *left; /* of each group */
-    double *began, *ended;
+    double *began;
+    struct ended {
+        uint32_t replica, epoch, version;
+    } * ended; /* where each group's last token was made */
     struct ack *acks;
     size_t ack_first, ack_count, ack_room;
     uint32_t to_arrive, groups_done;

@@ -101,7 +101,11 @@ static void group_done(struct sim *m, uint32_t group, uint32_t replica)
 {
     m->groups_done++;
     m->out.makespan = fmax(m->out.makespan, m->now);
-    m->ended[group] = replica;
+    m->ended[group] = (struct ended){.replica = replica};
+    if (replica < m->c->replicas) {
+        m->ended[group].epoch = m->engines[replica].epoch;
+        m->ended[group].version = m->engines[replica].version;
+    }
     m->began[group] = m->now - m->began[group]; /* how long it took */
     if (m->c->turns && (group + 1) % m->c->turns > 0)
         m->arrives[group + 1] = m->now + m->c->tool;
@@ -170,6 +174,7 @@ static void update(struct sim *m, const struct ms_generate_decision *d)
 
     engine_advance(m, e, m->now);
     e->busy_until = m->now + m->c->weights_take;
+    e->version = d->version;
     if (m->c->turns)
         memset(e->cached, 0, m->c->groups / m->c->turns * sizeof *e->cached);
     ack_later(m,
@@ -219,8 +224,11 @@ static void submit(struct sim *m, uint32_t group)
                                   .replica = MS_NOWHERE};
 
     m->began[group] = m->now;
-    if (m->c->turns && group % m->c->turns > 0)
-        e.replica = (uint32_t)m->ended[group - 1]; /* where the last turn was */
+    if (m->c->turns && group % m->c->turns > 0) { /* where the last turn was */
+        e.replica = m->ended[group - 1].replica;
+        e.epoch = m->ended[group - 1].epoch;
+        e.version = m->ended[group - 1].version;
+    }
     if (m->c->turns)
         e.turn = (uint8_t)(group % m->c->turns);
     tell(m, &e);

@@ -295,7 +295,7 @@ static void value_free(struct muster_value **v)
 }
 
 /* (key, prompt, sampling or None, samples, surplus, prompt_tokens, max_new_tokens, hint, replica
- * or -1, turn, seconds or None): the group's id. */
+ * or -1, epoch, weights, turn, seconds or None): the group's id. */
 static PyObject *rollout_submit(PyObject *self, PyObject *args)
 {
     struct ms_rollout *r = rollout_get(self);
@@ -310,7 +310,7 @@ static PyObject *rollout_submit(PyObject *self, PyObject *args)
 
     if (!r ||
         !PyArg_ParseTuple(args,
-                          "KOOIIIIIiIO",
+                          "KOOIIIIIiIIIO",
                           &key,
                           &prompt_object,
                           &sampling_object,
@@ -320,6 +320,8 @@ static PyObject *rollout_submit(PyObject *self, PyObject *args)
                           &s.max_new_tokens,
                           &s.hint,
                           &replica,
+                          &s.epoch,
+                          &s.weights,
                           &s.turn,
                           &seconds) ||
         core_deadline(seconds, MS_NEVER, &s.deadline_ns) < 0)

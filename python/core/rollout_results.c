@@ -59,7 +59,7 @@ static PyObject *sample_tuple(const struct ms_rollout_sample *s)
 
     if (!reason)
         return NULL;
-    return Py_BuildValue("(OOOOliIsOO)",
+    return Py_BuildValue("(OOOOliIsO(II)O)",
                          tokens,
                          logprobs,
                          versions,
@@ -69,6 +69,8 @@ static PyObject *sample_tuple(const struct ms_rollout_sample *s)
                          (unsigned)s->seq,
                          s->rid,
                          failure,
+                         s->epoch,
+                         s->weights,
                          s->is_done ? Py_True : Py_False);
 }
 

@@ -568,10 +568,20 @@ def partition(
 
 # ---- the store ------------------------------------------------------------------------
 
-# (tokens, logprobs, versions, finish_reason, replica or -1, attempt, seq, rid, failure, it
-# belongs to the group)
+# (tokens, logprobs, versions, finish_reason, replica or -1, attempt, seq, rid, failure, (epoch,
+# weights) of the replica when it was done, it belongs to the group)
 RolloutSample = tuple[
-    list[int], list[float] | None, list[int], str, int, int, int, str, str, bool
+    list[int],
+    list[float] | None,
+    list[int],
+    str,
+    int,
+    int,
+    int,
+    str,
+    str,
+    tuple[int, int],
+    bool,
 ]
 # (id, key, why it was dropped or None, samples)
 RolloutGroup = tuple[int, int, str | None, list[RolloutSample]]
@@ -626,6 +636,8 @@ class Rollout:
         max_new_tokens: int,
         hint: int,
         replica: int,
+        epoch: int,
+        weights: int,
         turn: int,
         seconds: float | None,
         /,

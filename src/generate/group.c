@@ -80,6 +80,19 @@ static uint32_t group_new(struct ms_scheduler *s, const struct ms_generate_event
     return i;
 }
 
+/* Which incarnation of the replica, with which weights, has its prefix. */
+static void note_prefix(const struct ms_scheduler *s,
+                        struct ms_gen_group *g,
+                        const struct ms_generate_event *e)
+{
+    g->warm_epoch = e->epoch;
+    g->warm_version = e->version;
+    if (e->epoch == 0 && e->replica < s->replica_count) {
+        g->warm_epoch = s->replicas[e->replica].epoch;
+        g->warm_version = s->replicas[e->replica].version;
+    }
+}
+
 static void
 add_requests(struct ms_scheduler *s, uint32_t group, const struct ms_generate_event *e)
 {
@@ -184,6 +197,7 @@ int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e)
     if (ms_map_add(&s->by_id, e->id, (void *)(uintptr_t)(i + 1)) < 0)
         return -ENOMEM;
     i = group_new(s, e);
+    note_prefix(s, &s->groups[i], e);
     add_requests(s, i, e);
     if (s->groups[i].deadline_ns != MS_NEVER)
         ms_deadlines_add(s, i);

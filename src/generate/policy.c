@@ -171,7 +171,7 @@ static uint32_t place_auto(struct ms_scheduler *s, const struct ms_gen_request *
     uint32_t fewest;
 
     fewest = ms_place_fewest(s, kv);
-    if (q->generated == 0 && q->replica < s->replica_count)
+    if (ms_request_is_warm(s, q))
         return place_warm(s, q, kv, fewest);
     return fewest;
 }

@@ -165,9 +165,11 @@ static uint32_t counted_kv(const struct ms_scheduler *s, const struct ms_gen_req
     return q->prompt + q->generated + more;
 }
 
-static uint8_t placed_by(const struct ms_gen_request *q, uint32_t replica)
+static uint8_t placed_by(const struct ms_scheduler *s,
+                         const struct ms_gen_request *q,
+                         uint32_t replica)
 {
-    if (q->replica == replica && q->generated == 0)
+    if (q->replica == replica && ms_request_is_warm(s, q))
         return MS_PLACED_WARM;
     return q->target == replica ? MS_PLACED_PLANNED : MS_PLACED_LOAD;
 }
@@ -186,7 +188,7 @@ void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
     if (r->in_flight++ == 0)
         r->heard_ns = s->now_ns;
     q->state = MS_REQUEST_RUNNING;
-    q->placed = placed_by(q, replica);
+    q->placed = placed_by(s, q, replica);
     q->replica = replica;
     q->target = MS_NOWHERE;
     q->attempt++;

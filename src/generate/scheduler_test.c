@@ -1,3 +1,4 @@
+#include "generate/explain.h"
 #include "generate/test_rig.h"
 
 static void test_one_group_from_submit_to_consumed(void **state)
@@ -536,6 +537,70 @@ static void test_warm_replica(void **state)
     assert_int_equal(r.d[0].replica, 1);
 }
 
+static void submit_warm(struct rig *r, uint64_t id, uint32_t epoch, uint32_t version)
+{
+    EVENT(r,
+          MS_SUBMIT,
+          .id = id,
+          .samples = 1,
+          .prompt = 9,
+          .max_new = 9,
+          .replica = 0,
+          .epoch = epoch,
+          .version = version);
+    EVENT(r, MS_TICK);
+}
+
+/* A cache lasts as long as its engine and its weights: a prefix of earlier ones is nowhere. */
+static void test_prefix_of_other_weights_is_cold(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_auto);
+
+    (void)state;
+    up(&r, 0, 1);
+    up(&r, 1, 4);
+    submit_warm(&r, 1, 1, 0);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].replica, 0);
+    submit_warm(&r, 2, 1, 0);
+    NOTHING(&r); /* it waits for its prefix */
+    submit_warm(&r, 3, 1, 7);
+    DECIDED(&r, MS_SEND); /* of other weights */
+    assert_int_equal(r.d[0].replica, 1);
+    submit_warm(&r, 4, 2, 0);
+    DECIDED(&r, MS_SEND); /* of another incarnation */
+    assert_int_equal(r.d[0].replica, 1);
+    EVENT(&r, MS_WEIGHTS, .version = 7, .mode = MS_WEIGHTS_KEEP);
+    EVENT(&r, MS_WEIGHTS_READY, .replica = 0, .epoch = 1, .version = 7);
+    EVENT(&r, MS_WEIGHTS_READY, .replica = 1, .epoch = 1, .version = 7);
+    submit_warm(&r, 5, 1, 0);
+    DECIDED(&r, MS_SEND); /* what was warm is not any more */
+    assert_int_equal(r.d[0].replica, 1);
+    submit_warm(&r, 6, 1, 7);
+    NOTHING(&r);
+}
+
+/* An attempt that ended before its first token may have left no prefix. */
+static void test_an_aborted_request_is_not_warm(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_auto);
+    struct ms_explanation x;
+    uint64_t id;
+
+    (void)state;
+    up(&r, 0, 1);
+    submit_warm(&r, 1, 0, 0);
+    id = r.d[0].id;
+    assert_int_equal(ms_scheduler_explain(r.s, id, 0, 0, &x), 0);
+    assert_int_equal(x.placed, MS_PLACED_WARM);
+    EVENT(&r, MS_PAUSE, .mode = MS_WEIGHTS_ABORT);
+    EVENT(&r, MS_ABORTED, .id = id, .attempt = 1);
+    EVENT(&r, MS_RESUME);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(ms_scheduler_explain(r.s, id, 0, 0, &x), 0);
+    assert_int_equal(x.placed, MS_PLACED_LOAD);
+}
+
 static void submit_turn(struct rig *r, uint64_t id, uint64_t key, uint8_t turn)
 {
     EVENT(r,
@@ -604,6 +669,8 @@ int main(void)
         cmocka_unit_test(test_longest_goes_first),
         cmocka_unit_test(test_progress_changes_the_order),
         cmocka_unit_test(test_warm_replica),
+        cmocka_unit_test(test_prefix_of_other_weights_is_cold),
+        cmocka_unit_test(test_an_aborted_request_is_not_warm),
         cmocka_unit_test(test_longest_session_goes_first),
     };
 

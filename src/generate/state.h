@@ -63,9 +63,10 @@ struct ms_gen_group {
     uint32_t before, after;         /* in the list of its state, if it has one */
     uint32_t oldest, deadline_at;
     uint32_t hint;
-    uint8_t state, counted; /* counted: it has a place by `staleness` */
-    uint8_t turn;           /* of its session */
-    uint8_t unknown;        /* the turn has no history */
+    uint32_t warm_epoch, warm_version; /* of the replica that had its prefix, then */
+    uint8_t state, counted;            /* counted: it has a place by `staleness` */
+    uint8_t turn;                      /* of its session */
+    uint8_t unknown;                   /* the turn has no history */
     struct ms_length_sums sums;
     struct ms_length_guess guess;
     float expected; /* tokens of a sample that has none yet, by the guess */
@@ -190,6 +191,18 @@ static inline bool ms_request_failed_on(const struct ms_gen_request *q,
 {
     return (q->failures > 0 && q->failed_on[0] == replica) ||
            (q->failures > 1 && q->failed_on[1] == replica);
+}
+
+/* Is its prefix at q->replica? As it was told: while that replica has neither begun anew nor
+ * got other weights, and until the first sending, behind which nobody knows. */
+static inline bool ms_request_is_warm(const struct ms_scheduler *s,
+                                      const struct ms_gen_request *q)
+{
+    const struct ms_gen_group *g = &s->groups[q->group];
+
+    return q->attempt == 0 && q->replica < s->replica_count &&
+           s->replicas[q->replica].epoch == g->warm_epoch &&
+           s->replicas[q->replica].version == g->warm_version;
 }
 
 /* A seeded number, 0 to n - 1. */

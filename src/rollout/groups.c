@@ -205,6 +205,8 @@ enter(struct ms_rollout *r, struct group *g, const struct ms_rollout_submit *s)
         .max_new = s->max_new_tokens,
         .hint = s->hint,
         .replica = s->replica,
+        .epoch = s->epoch,
+        .version = s->weights,
         .turn = (uint8_t)(s->turn < UINT8_MAX ? s->turn : UINT8_MAX),
         .deadline_ns = s->deadline_ns == MS_NEVER ? 0 : s->deadline_ns};
     int rc = ms_map_add(&r->groups, g->out->id, g);
@@ -250,14 +252,24 @@ int ms_rollout_submit(struct ms_rollout *r,
 
 /* ---- over -------------------------------------------------------------------------- */
 
+static void note_cache(struct ms_rollout *r, struct ms_rollout_sample *s)
+{
+    const struct replica *rep = ms_rollout_replica_find(r, s->replica);
+
+    s->epoch = rep ? rep->epoch : 0;
+    s->weights = rep ? rep->version : 0;
+}
+
 void ms_rollout_request_ended(struct ms_rollout *r, const struct ms_generate_event *e)
 {
     struct request *q = ms_map_find(&r->requests, e->id);
 
     if (q && !q->is_unwanted && q->group->state == GROUP_OPEN &&
         q->sample->attempt == e->attempt &&
-        (e->what == MS_FINISHED || e->tokens >= q->group->max_new))
+        (e->what == MS_FINISHED || e->tokens >= q->group->max_new)) {
         q->sample->is_done = true;
+        note_cache(r, q->sample);
+    }
 }
 
 void ms_rollout_group_ready(struct ms_rollout *r, uint64_t id)

@@ -108,10 +108,11 @@ struct ms_rollout_submit {
     uint32_t samples, surplus;
     uint32_t prompt_tokens; /* 0: the length of a list, else of a text by 4 */
     uint32_t max_new_tokens;
-    uint32_t hint;       /* expected tokens; 0: none */
-    uint32_t replica;    /* where its prefix is warm, or MS_NOWHERE */
-    uint32_t turn;       /* of its session, from 0 */
-    int64_t deadline_ns; /* absolute; MS_NEVER: none */
+    uint32_t hint;           /* expected tokens; 0: none */
+    uint32_t replica;        /* where its prefix is warm, or MS_NOWHERE */
+    uint32_t epoch, weights; /* as the sample had them that made it; epoch 0: as now */
+    uint32_t turn;           /* of its session, from 0 */
+    int64_t deadline_ns;     /* absolute; MS_NEVER: none */
 };
 int ms_rollout_submit(struct ms_rollout *r,
                       const struct ms_rollout_submit *s,
@@ -125,6 +126,7 @@ struct ms_rollout_run {
 struct ms_rollout_sample {
     char rid[MS_ROLLOUT_RID];
     uint32_t seq, replica, attempt; /* of the last attempt */
+    uint32_t epoch, weights; /* of its replica when it was done: whose cache has it */
     bool is_done;
     size_t count, room; /* tokens */
     int32_t *tokens;

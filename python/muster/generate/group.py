@@ -61,6 +61,7 @@ class Sample:
     seq: int
     rid: str
     failure: str = field(default="", repr=False)
+    _cache: tuple[int, int] = field(default=(0, 0), repr=False)  # that has its prefix
 
 
 class Group:

@@ -234,6 +234,7 @@ class Scheduler:
                 max_new_tokens,
                 hint,
                 warm,
+                *((0, 0) if session is None else session._cache),
                 0 if session is None else max(session.turns - 1, 0),
                 deadline,
             )

@@ -19,6 +19,7 @@ class Session:
         self.key = key
         self.turns = 0
         self.replica: int | None = None  # that has the prefix
+        self._cache = (0, 0)  # its incarnation and weights then: later ones have it not
         self._scheduler = scheduler
 
     def submit(self, prompt: Any, **options: Any) -> Group:
@@ -29,5 +30,6 @@ class Session:
         return self._scheduler.submit(prompt, session=self, **options)
 
     def _ended(self, group: Group) -> None:
-        if group.samples:
+        if group.samples and group.error is None:
             self.replica = group.samples[-1].replica
+            self._cache = group.samples[-1]._cache
