@@ -375,11 +375,20 @@ int ms_fleet_release_run(struct ms_head_op *op)
     struct ms_lease *l;
     int rc = find_own(op, m->key, &l);
 
-    if (rc == 0 && l)
-        return ask_about(op, l, RELEASE, m->n_numbers == 0);
-    if (rc == 0)
-        ms_head_op_succeed(op, NULL);
-    return rc;
+    if (rc < 0)
+        return rc;
+    /* of a job it may be what the head before had: the orchestrator knows */
+    if (!l && fleet_of(op, m->key) != op->head->fleet &&
+        !(l = ms_lease_create(fleet_of(op, m->key), m->key, ms_driver_id(op->driver))))
+        return -ENOMEM;
+    if (l) {
+        rc = ask_about(op, l, RELEASE, m->n_numbers == 0);
+        if (rc < 0)
+            ms_lease_settle(l);
+        return rc;
+    }
+    ms_head_op_succeed(op, NULL);
+    return 0;
 }
 
 int ms_fleet_describe_run(struct ms_head_op *op)

@@ -372,11 +372,17 @@ void ms_act_release(struct ms_job_doing *d)
 {
     Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_error why = {0};
 
     ms_timer_cancel(&d->job->mend);
     ms_check_cancel(d->job);
-    if (!d->job->fleet) {
+    if (d->job->is_on_ours) {
         ms_doing_done(d);
+        return;
+    }
+    /* none: the head before was killed while it gave them back */
+    if (!d->job->fleet && open_fleet(d->job, &why) < 0) {
+        ms_doing_failed_with(d, why.code ? why.code : -EIO, &why);
         return;
     }
     release.key = d->job->key;

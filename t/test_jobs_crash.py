@@ -1,0 +1,72 @@
+"""The head is killed while it does something: the next one does it, once and to the end."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_rig import home  # noqa: F401
+from jobs_rig import Jobs, jobs, until  # noqa: F401
+
+pytestmark = pytest.mark.timeout(600)  # the steps have limits of their own
+
+# an agent takes its time to end: as long as there is a file `hold`
+SLOW_END = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+__attribute__((destructor)) static void end_slowly(void)
+{
+    char text[4096] = "", *word = text;
+    const char *hold = getenv("AGENTS_HOLD");
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    long len = read(fd, text, sizeof text - 1);
+
+    close(fd);
+    for (; hold && word < text + len; word += strlen(word) + 1)
+        if (strcmp(word, "--node-name") == 0)
+            while (access(hold, F_OK) == 0)
+                usleep(20000);
+}
+"""
+
+
+@pytest.fixture
+def hold(jobs: Jobs) -> Path:  # noqa: F811
+    """While there is this file no agent ends by itself."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no compiler")
+    jobs.write(SLOW_END, "end.c")
+    library = jobs.folder / "end.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", library, jobs.folder / "end.c"], check=True
+    )
+    held = jobs.folder / "hold"
+    jobs.home.env |= {"LD_PRELOAD": str(library), "AGENTS_HOLD": str(held)}
+    return held
+
+
+def lent(jobs: Jobs) -> list[Path]:  # noqa: F811
+    return [*(jobs.home.path / "jobs").glob("lent-*")]
+
+
+def test_what_was_being_given_back_is_given_back(jobs: Jobs, hold: Path) -> None:  # noqa: F811
+    text = "name: back\nnodes: [{name: n0, cpus: 1}]\nroles: {a: {command: [sleep, '1000']}}\n"
+    jobs.submit(text)
+    jobs.wait_stage("back", "running")
+    hold.touch()
+    jobs.run("suspend", "back")
+    until(lambda: jobs.workers() == {})
+    assert jobs.get("back")["stage"] == "suspending" and jobs.agents("back.n0")
+    jobs.kill_head()
+    hold.unlink()
+    jobs.wait_stage("back", "suspended")
+    assert not lent(jobs) and not jobs.agents("back.n0")
+    jobs.run("delete", "back")
+    until(lambda: "back" not in jobs.run("list", "jobs"))
+    jobs.submit(text)  # its name is free, and so are its machines
+    jobs.wait_stage("back", "running")
+    jobs.run("delete", "back")
