@@ -1,5 +1,7 @@
 /* A driver in C of a job whose file says what its clusters are; test_roles.py has the file.
  *
+ * test_jobs_python.py has that of a submitted job.
+ *
  * role_driver CASE prints what it saw.
  */
 #include <muster/driver.h>
@@ -128,6 +130,21 @@ static void differ(void)
     fail(named("broken")); /* which were given back */
 }
 
+/* In a submitted job: roles that the controller has created. */
+static void find(void)
+{
+    static const char *const more[] = {"MORE=yes", NULL};
+    struct muster_cluster_options o = named("actor");
+
+    left[0] = make(named("actor"));
+    printf("%u\n", muster_cluster_world_size(left[0]));
+    o.env = more;
+    fail(o);
+    o = named("actor");
+    o.world_size = 3;
+    fail(o);
+}
+
 int main(int argc, char **argv)
 {
     session = muster_init(NULL, &err);
@@ -137,6 +154,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "take") == 0)
         take();
+    else if (strcmp(argv[1], "find") == 0)
+        find();
     else
         differ();
     muster_shutdown(session, 0);

@@ -8,7 +8,7 @@ import threading
 import muster.jobs
 import pytest
 from cli_rig import home  # noqa: F401
-from helpers import MARK
+from helpers import BUILD, MARK
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 from muster.errors import MusterError
 
@@ -99,9 +99,10 @@ roles:
   actor: {{worker_cls: jobs_workers.Echo, world_size: 2, args: [7], restart: rank}}
   bare: {{world_size: 1}}
 driver: [{sys.executable}, train.py]
+generation: {{slots: 7, silence: 0.5}}
 """
 TRAIN = """
-import muster
+import muster, muster.generate
 from jobs_workers import Echo
 
 muster.init()
@@ -109,6 +110,9 @@ assert set(muster.roles()) == {"actor", "bare"}, muster.roles()
 first, second = muster.get_cluster("actor"), muster.get_cluster("actor")
 assert first.execute_all_sync("pid") == second.execute_all_sync("pid")
 assert muster.Cluster("bare", Echo).world_size == 1
+assert muster.generate.settings() == {"slots": 7, "silence": 0.5}
+with muster.generate.Scheduler(first) as told, muster.generate.Scheduler(first, slots=3) as own:
+    assert (told._slots, own._slots) == (7, 3)
 print("done", muster.roles()["actor"]["args"], flush=True)
 """
 CREATES = TRAIN.replace('muster.get_cluster("actor"), ', 'muster.Cluster("actor"), ')
@@ -152,3 +156,17 @@ for more in ({"env": {"A": "1"}}, {"world_size": 3}, {"worker_cls": "other.Class
     assert "env ['A'] cannot be added here" in said, said
     assert "world_size is 3 here and 2 there" in said, said
     assert "worker_cls is other.Class here" in said, said
+
+
+def test_a_driver_in_c_finds_what_the_controller_has_created(
+    jobs: Jobs,  # noqa: F811
+) -> None:
+    jobs.write(
+        BOTH.replace(f"{sys.executable}, train.py", f"{BUILD}/t/role_driver, find")
+    )
+    jobs.run("submit", "job.yaml")
+    jobs.run("wait", "both")
+    said = jobs.run("logs", "--job", "both")
+    assert "2\n" in said, said
+    assert "env cannot be added here" in said, said
+    assert "world_size is 3 here and 2 there" in said, said

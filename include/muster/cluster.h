@@ -93,8 +93,9 @@ muster_cluster_create(struct muster_session *session,
                       const struct muster_cluster_options *options,
                       struct muster_error *err);
 
-/* A handle of a cluster that another driver (or this one) has made, found by its name. NULL
- * with the reason: -ENOENT if there is none. */
+/* A handle of a cluster that another driver (or this one) has made, found by its name; in a
+ * submitted job also of one that the controller has created, by its role. NULL with the
+ * reason: -ENOENT if there is none. */
 MUSTER_API struct muster_cluster *muster_cluster_open(struct muster_session *session,
                                                       const char *name,
                                                       struct muster_error *err);

@@ -12,7 +12,8 @@
  * otherwise there is no cluster, -EINVAL, and err.message names all differences. -ENOENT:
  * options.role is none of the file's. The keys of a role that have no option (mesh, python,
  * visible, http_open, max_concurrency, a command to start with, bundle) are as the file says;
- * the placement group of a bundle ends with the cluster. doc/orchestrators.md has
+ * the placement group of a bundle ends with the cluster. In a submitted job a role with a class
+ * is there already, and the cluster is a handle of it. doc/orchestrators.md has
  * the rules, which are those of drivers in Python.
  */
 #ifndef MUSTER_DRIVER_H

@@ -33,6 +33,8 @@
 struct muster_scheduler;
 struct muster_samples; /* what has become of a group */
 
+/* Under `muster run` and in a submitted job what still has its value of
+ * MUSTER_SCHEDULER_OPTIONS is as `generation` in the job's file says. */
 struct muster_scheduler_options {
     uint32_t size;       /* MUSTER_SCHEDULER_OPTIONS fills in this and the numbers */
     uint32_t slots;      /* requests that run at once on each replica; 1 */

@@ -11,6 +11,7 @@
  * call.c      calls
  * future.c    what was begun
  * generate.c  schedulers of generation (src/rollout)
+ * generation.c what a job's file says of them
  * replicas.c  on the workers of a cluster, also when it is resized
  * samples.c   and what they hand out
  * failure.c   failures as errors
@@ -128,6 +129,17 @@ int ms_capi_role_find(struct ms_capi_role *r,
                       struct muster_session *session,
                       struct muster_cluster_options *o,
                       struct muster_error *err);
+/* The submitted job that this process is of; NULL: none. */
+const char *ms_capi_submitted(void);
+/* What the file says, asked for once: borrowed from the session; NULL with the reason. */
+json_t *ms_capi_job(struct muster_session *session, struct muster_error *err);
+/* In a submitted job: the controller has created it. */
+bool ms_capi_role_is_controllers(const struct ms_capi_role *r,
+                                 const struct muster_cluster_options *o);
+/* Its workers are there: 0, or -EINVAL if `given` adds something to them. */
+int ms_capi_role_check_created(struct ms_capi_role *r,
+                               const struct muster_cluster_options *given,
+                               struct muster_error *err);
 /* The same with the job at hand. */
 int ms_capi_role_merge(struct ms_capi_role *r,
                        json_t *job,

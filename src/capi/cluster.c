@@ -159,6 +159,14 @@ muster_cluster_create(struct muster_session *session,
         ms_capi_role_find(&role, session, &o, err) < 0 ||
         check_options(&o, &role, err) < 0)
         return NULL;
+    if (ms_capi_role_is_controllers(&role, &o)) {
+        if (ms_capi_role_check_created(&role, &o, err) < 0)
+            return NULL;
+        c = muster_cluster_open(session, o.name, err);
+        if (c && o.timeout_ns)
+            c->timeout_ns = o.timeout_ns;
+        return c;
+    }
     c = cluster_new(session, o.name, o.timeout_ns, err);
     if (!c)
         return NULL;
@@ -175,20 +183,31 @@ muster_cluster_create(struct muster_session *session,
     return NULL;
 }
 
+static const Muster__ClusterStatus *find(const Muster__Status *status, const char *name)
+{
+    for (size_t i = 0; i < status->n_clusters; i++)
+        if (strcmp(status->clusters[i]->name, name) == 0)
+            return status->clusters[i];
+    return NULL;
+}
+
 static struct muster_cluster *handle_of(struct muster_session *session,
                                         const char *name,
                                         const Muster__Status *status,
                                         struct muster_error *err)
 {
-    const Muster__ClusterStatus *found = NULL;
+    const Muster__ClusterStatus *found = find(status, name);
+    const char *job = ms_capi_submitted();
+    char full[2 * MS_NAME_MAX + 2]; /* of a role that the controller has created */
     struct muster_cluster *c;
 
-    for (size_t i = 0; i < status->n_clusters; i++)
-        if (strcmp(status->clusters[i]->name, name) == 0)
-            found = status->clusters[i];
+    if (!found && job) {
+        snprintf(full, sizeof full, "%s.%s", job, name);
+        found = find(status, full);
+    }
     if (!found)
         muster_error_set(err, -ENOENT, NULL, "there is no cluster '%s'", name);
-    c = found ? cluster_new(session, name, 0, err) : NULL;
+    c = found ? cluster_new(session, found->name, 0, err) : NULL;
     if (!c)
         return NULL;
     c->is_handle = true;

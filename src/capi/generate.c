@@ -55,6 +55,7 @@ muster_scheduler_create(struct muster_cluster *c,
     struct ms_rollout_options ro;
     struct muster_scheduler *s;
     struct ms_error why = {0};
+    const json_t *job;
 
     if (!c) {
         ms_capi_missing("a cluster", err);
@@ -62,6 +63,10 @@ muster_scheduler_create(struct muster_cluster *c,
     }
     if (options)
         TAKE_OPTIONS(o, options);
+    job = ms_capi_job(c->session, err);
+    if (!job)
+        return NULL;
+    ms_capi_generation_take(job, &o);
     s = calloc(1, sizeof *s);
     if (!s) {
         ms_capi_no_memory(err);

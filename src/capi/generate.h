@@ -6,6 +6,7 @@
 #include "muster/generate.h"
 #include "rollout/rollout.h"
 
+#include <jansson.h>
 #include <pthread.h>
 
 struct muster_scheduler {
@@ -23,6 +24,10 @@ struct muster_scheduler {
 int ms_capi_replicas_init(struct muster_scheduler *s, struct ms_error *err);
 /* The same, if clusters have changed since. Where the head cannot be asked nothing changes. */
 void ms_capi_replicas_follow(struct muster_scheduler *s);
+
+/* generation.c: options that are as MUSTER_SCHEDULER_OPTIONS has them become those of the
+ * job's file; they borrow from it. */
+void ms_capi_generation_take(const json_t *job, struct muster_scheduler_options *o);
 
 /* Takes the group, also on failure. NULL: out of memory. */
 struct muster_samples *ms_capi_samples(struct ms_rollout_group *g);

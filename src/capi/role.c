@@ -1,4 +1,4 @@
-/* role.c - what the file of `muster run` says of a role, where a driver leaves it open
+/* role.c - what a job's file says of a role, where a driver leaves it open
  *
  * The rule is that of python/muster/_cluster/role.py, with the same sentences: what the
  * options do not give is as the file says, variables are added to each other, and one error
@@ -12,15 +12,25 @@
 
 /* ---- the job --------------------------------------------------------------------- */
 
+const char *ms_capi_submitted(void)
+{
+    const char *name = getenv("MUSTER_JOB");
+
+    return name && *name ? name : NULL;
+}
+
 static json_t *ask_job(struct muster_session *s, struct muster_error *err)
 {
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     Muster__KvGet get = MUSTER__KV_GET__INIT;
     const Muster__KvEntry *entry;
+    const char *name = ms_capi_submitted();
+    char key[sizeof MS_KV_JOB + MS_NAME_MAX + 2];
     struct ms_head_op *op;
     json_t *job;
 
-    get.key = ms_capi_text(MS_KV_JOB);
+    snprintf(key, sizeof key, MS_KV_JOB "%s%s", name ? "/" : "", name ? name : "");
+    get.key = key;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_KV_GET;
     m.kv_get = &get;
     op = ms_capi_done(ms_head_request(s->head, &m), MS_ANSWER_NS, err);
@@ -32,12 +42,12 @@ static json_t *ask_job(struct muster_session *s, struct muster_error *err)
               : json_object();
     ms_head_op_unref(op);
     if (!job)
-        muster_error_set(err, -EBADMSG, NULL, "%s: not a job's roles", MS_KV_JOB);
+        muster_error_set(err, -EBADMSG, NULL, "%s: not a job's roles", key);
     return job;
 }
 
-/* Asked for once. A head in this process is nobody else's. */
-static json_t *job_of(struct muster_session *s, struct muster_error *err)
+/* A head in this process is nobody else's. */
+json_t *ms_capi_job(struct muster_session *s, struct muster_error *err)
 {
     json_t *job = atomic_load(&s->job), *first = NULL;
 
@@ -91,6 +101,33 @@ int ms_capi_role_no_class(struct ms_capi_role *r,
     return fail(r, -EINVAL, err);
 }
 
+bool ms_capi_role_is_controllers(const struct ms_capi_role *r,
+                                 const struct muster_cluster_options *o)
+{
+    return ms_capi_submitted() && json_object_get(r->told, "worker_cls") &&
+           strcmp(o->name, r->name) == 0;
+}
+
+int ms_capi_role_check_created(struct ms_capi_role *r,
+                               const struct muster_cluster_options *given,
+                               struct muster_error *err)
+{
+    size_t told = json_object_size(json_object_get(r->told, "env"));
+    bool adds_env = ms_capi_count(given->env) > told;
+
+    if (!adds_env && !given->resources && !given->group)
+        return 0;
+    ms_buf_consume(&r->why, r->why.len);
+    ms_buf_printf(
+        &r->why,
+        "role '%s' was created by the job's controller, as %s says: %s cannot "
+        "be added here. Put it into the file",
+        r->name,
+        r->file,
+        adds_env ? "env" : "resources");
+    return fail(r, -EINVAL, err);
+}
+
 int ms_capi_role_place(const struct ms_capi_role *r,
                        struct muster_session *session,
                        struct muster_cluster_options *o,
@@ -140,7 +177,7 @@ int ms_capi_role_find(struct ms_capi_role *r,
                       struct muster_cluster_options *o,
                       struct muster_error *err)
 {
-    json_t *job = job_of(session, err);
+    json_t *job = ms_capi_job(session, err);
 
     return job ? ms_capi_role_merge(r, job, o, err) : -EIO;
 }

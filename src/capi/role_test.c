@@ -1,5 +1,6 @@
 /* role_test.c - what a C driver takes from a job's file, and what it refuses */
 #include "capi/capi.h"
+#include "capi/generate.h"
 #include "capi/test_rig.h"
 
 #include <errno.h>
@@ -12,7 +13,9 @@ static const char job_text[] =
     "  'preload': 'numpy', 'start': 'exec', 'memory': '2KiB', 'num_cpus': 0.5},"
     " 'packed': {'world_size': 2, 'bundle': {'GPU': 1, 'memory': '1k',"
     "  'resources': {'tape': 2}, 'labels': {'rack': 'in(a,b)'}}},"
-    " 'odd': {'world_size': 'two'}, 'odder': 7}}";
+    " 'odd': {'world_size': 'two'}, 'odder': 7},"
+    " 'generation': {'slots': 16, 'policy': 'fifo', 'history': 'lengths', 'batch': 32,"
+    "  'max_staleness': 2, 'silence': 0.5, 'seed': 7, 'failed': 'skip'}}";
 
 static json_t *job;
 
@@ -148,9 +151,28 @@ static void test_what_is_no_role(void **state)
     assert_int_equal(ms_capi_role_merge(&other, job, &o, &err), 0);
 }
 
+static void test_settings_of_schedulers(void **state)
+{
+    struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
+
+    (void)state;
+    o.batch = 8;
+    o.policy = "longest";
+    ms_capi_generation_take(job, &o);
+    assert_int_equal(o.slots, 16);
+    assert_string_equal(o.policy, "longest"); /* the driver's */
+    assert_string_equal(o.history, "lengths");
+    assert_int_equal(o.batch, 8);
+    assert_int_equal(o.max_staleness, 2);
+    assert_int_equal(o.silence_ns, 500000000);
+    assert_int_equal(o.probe_ns, 10 * MS_NS_PER_S); /* nobody's */
+    assert_int_equal(o.seed, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settings_of_schedulers),
         cmocka_unit_test(test_what_is_left_open),
         cmocka_unit_test(test_one_error_names_all),
         cmocka_unit_test(test_bundle),

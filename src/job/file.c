@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "job/file_impl.h"
-#include "job/yaml_json.h"
 #include "resource/shape.h"
 
 #include <errno.h>
@@ -86,16 +85,6 @@ int ms_job_read_env(struct ms_yaml_at at, void *out, struct ms_error *err)
     return rc;
 }
 
-static int read_generation(struct ms_yaml_at at, void *out, struct ms_error *err)
-{
-    struct ms_job *job = out;
-
-    if (!ms_yaml_is_map(at))
-        return ms_yaml_fail(at, err, "'generation' must be a map of settings");
-    job->generation = ms_yaml_json(at, err);
-    return job->generation ? 0 : -EINVAL;
-}
-
 static const struct ms_yaml_field job_fields[] = {
     {"name", read_name, 0, false},
     {"nodes", ms_job_read_nodes, 0, false},
@@ -108,7 +97,7 @@ static const struct ms_yaml_field job_fields[] = {
     {"priority", ms_job_read_priority, offsetof(struct ms_job, priority), false},
     {"budget", ms_job_read_budget, offsetof(struct ms_job, policy), false},
     {"check", ms_job_read_check, offsetof(struct ms_job, check), false},
-    {"generation", read_generation, 0, false},
+    {"generation", ms_job_read_generation, 0, false},
     {"image", ms_job_read_refused, 0, false},
     {"images", ms_job_read_refused, 0, false},
     {"volumes", ms_job_read_refused, 0, false},

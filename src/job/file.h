@@ -135,8 +135,9 @@ int ms_job_make_spec(const struct ms_job *job,
                      struct ms_error *err);
 void ms_job_made_spec_finish(struct ms_job_spec *s);
 
-/* What drivers of the job are told of its roles: {"file": NAME, "roles": {NAME: ROLE}}, with
- * the keys of the file. NULL: out of memory. */
+/* What drivers of the job are told: {"file": NAME, "roles": {NAME: ROLE}, "generation":
+ * SETTINGS}, with the keys of the file; without the last where the file has none. NULL: out of
+ * memory. */
 json_t *ms_job_roles_json(const struct ms_job *job, const char *file);
 
 #endif

@@ -1,5 +1,5 @@
 /* file_impl.h - readers of the keys of a job: file_nodes.c, file_roles.c, file_workers.c,
- * file_policy.c; private to job/ */
+ * file_policy.c, file_generation.c; private to job/ */
 #ifndef MS_JOB_FILE_IMPL_H
 #define MS_JOB_FILE_IMPL_H
 
@@ -9,6 +9,7 @@
 /* *out is the job. */
 ms_yaml_reader ms_job_read_driver;
 ms_yaml_reader ms_job_read_env;
+ms_yaml_reader ms_job_read_generation;
 ms_yaml_reader ms_job_read_nodes;
 ms_yaml_reader ms_job_read_roles;
 void ms_job_role_finish(struct ms_job_role *r);

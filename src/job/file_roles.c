@@ -339,7 +339,13 @@ json_t *ms_job_roles_json(const struct ms_job *job, const char *file)
             json_decref(roles);
             return NULL;
         }
-    return json_pack("{s:s, s:o}", "file", file, "roles", roles);
+    return json_pack("{s:s, s:o, s:O*}",
+                     "file",
+                     file,
+                     "roles",
+                     roles,
+                     "generation",
+                     job->generation);
 }
 
 int ms_job_read_roles(struct ms_yaml_at at, void *out, struct ms_error *err)

@@ -196,6 +196,12 @@ static const struct {
     {"check: {comand: [a]}", "x.yaml:1:9: 'check' has no key 'comand'; is 'command'"},
     {"check: {command: a}", "x.yaml:1:18: a list of words is wanted here"},
     {"generation: [a]", "x.yaml:1:13: 'generation' must be a map"},
+    {"generation: {slot: 1}",
+     "x.yaml:1:14: 'generation' has no key 'slot'; is 'slots' meant?"},
+    {"generation: {slots: 0}", "x.yaml:1:21: more than 0 is wanted here"},
+    {"generation: {silence: long}", "x.yaml:1:23: a number is wanted here"},
+    {"generation: {policy: lifo}",
+     "x.yaml:1:22: 'policy' must be auto, longest or fifo"},
     {"image: a", "x.yaml:1:8: images and volumes are for orchestrators that run"},
     {"env: {MUSTER_ATTEMPT: x}", "x.yaml:1:7: MUSTER_ATTEMPT is set by"},
     {"nodes: [{name: n, count: \"4:2\"}]", "x.yaml:1:26: "},
@@ -305,7 +311,8 @@ static void test_drivers_are_told_of_roles(void **state)
         read_job("roles:\n"
                  "  a: {worker_cls: m.A, args: [1, -2.5, '3', true, ~, 1e999, 0x1],\n"
                  "      kwargs: {deep: {list: []}}, mesh: {tp: 2}, world_size: 4}\n"
-                 "  b: {}\n");
+                 "  b: {}\n"
+                 "generation: {slots: 4, silence: 0.5, history: lengths}\n");
     json_t *told = ms_job_roles_json(&job, "x.yaml");
     char *text = json_dumps(told, JSON_COMPACT);
 
@@ -315,7 +322,8 @@ static void test_drivers_are_told_of_roles(void **state)
         "{\"file\":\"x.yaml\",\"roles\":{\"a\":{\"worker_cls\":\"m.A\",\"args\":[1,-2."
         "5,"
         "\"3\",true,null,\"1e999\",\"0x1\"],\"kwargs\":{\"deep\":{\"list\":[]}},"
-        "\"mesh\":{\"tp\":2},\"world_size\":4},\"b\":{}}}");
+        "\"mesh\":{\"tp\":2},\"world_size\":4},\"b\":{}},"
+        "\"generation\":{\"slots\":4,\"silence\":0.5,\"history\":\"lengths\"}}");
     free(text);
     json_decref(told);
     ms_job_finish(&job);

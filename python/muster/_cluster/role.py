@@ -1,7 +1,7 @@
 """What a job's file says of a role, beside what its driver says of the same cluster."""
 
 # `muster run` puts it into the head's store (src/cli/run/job.c): {"file": NAME, "roles":
-# {NAME: ROLE}}, as the file has it. The head does so for a submitted job, with the job's
+# {NAME: ROLE}, "generation": SETTINGS}, as the file has it. The head does so for a submitted job, with the job's
 # name behind the key (src/head/jobs/spec.c), and creates the roles that have a class.
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ def roles() -> dict[str, dict[str, Any]]:
     where the file names their classes."""
     told: dict[str, dict[str, Any]] = _job(api.session())["roles"]
     return {name: dict(role) for name, role in told.items()}
+
+
+def generation() -> dict[str, Any]:
+    """What the job's file says of its generation schedulers; without a session nothing."""
+    if not api.is_initialized() and _core.in_worker() is None:
+        return {}
+    return dict(_job(api.session()).get("generation") or {})
 
 
 def _job(session: api.Session) -> dict[str, Any]:

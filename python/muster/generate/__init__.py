@@ -8,6 +8,7 @@ HttpEngine: a worker class for servers that speak OpenAI's, SGLang's, vLLM's or
 llama.cpp's HTTP. doc/generation.md has the rules.
 """
 
+from muster._cluster.role import generation as settings
 from muster.generate.group import (
     Group,
     GroupCancelled,
@@ -35,4 +36,5 @@ __all__ = [
     "ServerUnreachable",
     "Session",
     "Update",
+    "settings",
 ]

@@ -8,9 +8,10 @@ import os
 import threading
 import weakref
 from collections import deque
-from functools import partial
+from functools import partial, wraps
 from time import monotonic
 
+from muster._cluster.role import generation
 from muster._core import Rollout
 from muster.errors import DeadlineExceeded
 from muster.generate.group import Group, Groups
@@ -25,12 +26,23 @@ if TYPE_CHECKING:
 
     from muster.view import View
 
+    F = TypeVar("F", bound=Callable[..., Any])
     T = TypeVar("T")
 
 WAIT_S = 7200.0  # where nobody says how long
 FOLLOW_S = 0.5  # until a cluster of another size is noticed without news
 DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31
+
+
+def _with_settings(function: F) -> F:
+    """What is not given is as the job's file says."""
+
+    @wraps(function)
+    def made(self: Scheduler, cluster: View, **given: Any) -> None:
+        function(self, cluster, **generation() | given)
+
+    return made  # type: ignore[return-value]
 
 
 class Scheduler:
@@ -51,9 +63,11 @@ class Scheduler:
     failed: "raise" (groups that failed are raised by get_batch and by iteration, once) or
     "skip" (they are only counted).
 
-    A context manager; `close()` cancels what runs. All methods may be called by any thread.
+    What is not given is as `generation` in the job's file says (`muster.generate.settings`),
+    else as below. A context manager; `close()` cancels what runs. All methods may be called by any thread.
     """
 
+    @_with_settings
     def __init__(
         self,
         cluster: View,
