@@ -53,14 +53,11 @@ static Muster__LocalPiece *tell_piece(const struct gang *g, size_t i)
 static Muster__LocalAgent *tell_agent(const struct part *p)
 {
     Muster__LocalAgent m = MUSTER__LOCAL_AGENT__INIT;
-    char process[MS_SUPERVISOR_NAME_MAX] = "";
 
     m.node = p->node;
     m.name = (char *)(uintptr_t)p->name;
-    m.process = process;
-    m.is_over = p->agent.process.pid > 0 && !p->is_alive;
-    if (p->is_alive && p->agent.process.pid > 0)
-        ms_supervisor_name(p->agent.process.pid, process);
+    m.process = (char *)(uintptr_t)p->process;
+    m.is_over = p->is_over;
     return (Muster__LocalAgent *)ms_proto_copy(&m.base);
 }
 
@@ -294,9 +291,9 @@ static int enter_agent(struct gang *g, const Muster__LocalAgent *m)
         return rc;
     p = ms_list_entry(g->parts.prev, struct part, link);
     snprintf(p->name, sizeof p->name, "%s", m->name);
-    if (m->process[0] && !ms_supervisor_is_dead(m->process))
+    if (!m->is_over && m->process[0] && !ms_supervisor_is_dead(m->process))
         pid = strtol(strchr(m->process, '-') + 1, NULL, 10);
-    else if (!m->process[0] && !m->is_over)
+    else if (!m->is_over && !m->process[0])
         pid = find_agent(g->local, p->name);
     ms_part_adopt(p, (pid_t)pid);
     return 0;

@@ -12,6 +12,7 @@
 #define MS_ORCHESTRATOR_LOCAL_LOCAL_IMPL_H
 
 #include "agent/machine/cgroup.h"
+#include "io/supervised.h"
 #include "orchestrator/local/agent_process.h"
 #include "orchestrator/local/local.h"
 #include "orchestrator/op.h"
@@ -74,7 +75,9 @@ struct part {
     uint32_t node;
     size_t left; /* pieces that are not released */
     bool is_alive, is_ready, is_stopping;
+    bool is_over; /* its agent has ended, or could not be started */
     char name[MS_NAME_MAX + 1];
+    char process[MS_SUPERVISOR_NAME_MAX]; /* io/supervised.h; empty: not started yet */
     struct ms_agent_process agent;
 };
 
@@ -84,7 +87,7 @@ int ms_part_create(struct gang *g, uint32_t node);
 void ms_part_start(struct part *p, const struct ms_error *why_not);
 void ms_part_stop(struct part *p);
 void ms_part_destroy(struct part *p);
-/* Of a controller before: this process, or it has ended. */
+/* Of a controller before: this process, or with 0 none. It has ended then. */
 void ms_part_adopt(struct part *p, pid_t pid);
 
 /* ---- kept.c ------------------------------------------------------------------------ */

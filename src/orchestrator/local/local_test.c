@@ -265,14 +265,22 @@ static struct told reserve(struct local_rig *r,
     return t;
 }
 
-static void release(struct local_rig *r, const char *key)
+static void release_some(struct local_rig *r,
+                         const char *key,
+                         const uint32_t *numbers,
+                         size_t count)
 {
     struct told t = {0};
 
-    assert_non_null(r->o->ops->release(r->o, key, NULL, 0, on_done, &t));
+    assert_non_null(r->o->ops->release(r->o, key, numbers, count, on_done, &t));
     run(&r->base, &t.done, PATIENCE_NS);
     assert_int_equal(t.rc, 0);
     assert_true(t.done);
+}
+
+static void release(struct local_rig *r, const char *key)
+{
+    release_some(r, key, NULL, 0);
 }
 
 static void read_log(const struct local_rig *r, const char *name, char out[TEXT_MAX])
@@ -445,30 +453,117 @@ static int agent_main(char **argv)
 
 /* ---- what outlives a controller ------------------------------------------------------ */
 
+/* As if the controller before had written something else of its first gang. */
+static void change_file(const struct local_rig *r,
+                        void (*change)(Muster__LocalGang *g, void *arg),
+                        void *arg)
+{
+    uint8_t data[4096];
+    char path[64];
+    Muster__LocalGangs *m;
+    ssize_t len;
+    size_t size;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/lent-", r->dir);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    len = read(fd, data, sizeof data);
+    assert_true(len > 0);
+    m = muster__local_gangs__unpack(NULL, (size_t)len, data);
+    assert_non_null(m);
+    change(m->gangs[0], arg);
+    assert_true(muster__local_gangs__get_packed_size(m) <= sizeof data);
+    size = muster__local_gangs__pack(m, data);
+    assert_int_equal(pwrite(fd, data, size, 0), size);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    close(fd);
+    muster__local_gangs__free_unpacked(m, NULL);
+}
+
+static void set_text(char **at, const char *text)
+{
+    free(*at);
+    *at = strdup(text);
+    assert_non_null(*at);
+}
+
+static void set_process(Muster__LocalGang *g, void *arg)
+{
+    set_text(&g->agents[0]->process, arg);
+}
+
+static void close_rig(struct local_rig *r)
+{
+    r->o->ops->destroy(r->o);
+    r->o = NULL;
+}
+
+static void kill_agent(pid_t pid)
+{
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static enum ms_phase phase_of(const struct local_rig *r, const char *key)
+{
+    const struct local *l = (const struct local *)r->o;
+
+    return ms_inventory_piece(ms_inventory_find(&l->controller.inventory, key), 0)
+        ->phase;
+}
+
 static void test_an_agent_that_ended_meanwhile(void **state)
 {
     const struct ms_bundle two[] = {{.cpu_milli = 8000, .devices = 1},
                                     {.cpu_milli = 8000}};
     struct local_rig *r = rig_of(*state);
-    const struct local *l;
     pid_t pid;
 
     open_rig(*state, false);
     assert_int_equal(reserve(r, "kept", two, 2, "FAKE_AGENT=").rc, 0);
     pid = agent_pid(r->o, "kept", 0);
-    r->o->ops->destroy(r->o);
-    r->o = NULL;
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    close_rig(r);
+    kill_agent(pid);
     open_rig(*state, true);
-    l = (const struct local *)r->o;
     assert_int_equal(agent_pid(r->o, "kept", 0), 0);
     assert_true(agent_pid(r->o, "kept", 1) > 0);
-    assert_int_equal(
-        ms_inventory_piece(ms_inventory_find(&l->controller.inventory, "kept"), 0)
-            ->phase,
-        MS_PHASE_ENDED);
+    assert_int_equal(phase_of(r, "kept"), MS_PHASE_ENDED);
     release(r, "kept");
+}
+
+/* Controllers come and go: an end that the first of them found is an end for all. */
+static void test_an_end_is_written_down_again(void **state)
+{
+    const struct ms_bundle two[] = {{.cpu_milli = 8000, .devices = 1},
+                                    {.cpu_milli = 8000}};
+    const struct ms_bundle one = {.cpu_milli = 8000, .devices = 1};
+    struct local_rig *r = rig_of(*state);
+    pid_t pid;
+
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "kept", two, 2, "FAKE_AGENT=").rc, 0);
+    pid = agent_pid(r->o, "kept", 0);
+    close_rig(r);
+    kill_agent(pid);
+    open_rig(*state, true);
+    release_some(r, "kept", (const uint32_t[]){0}, 1);
+    assert_int_equal(reserve(r, "more", &one, 1, "FAKE_AGENT=").rc, 0);
+    pid = agent_pid(r->o, "more", 0); /* of the same name */
+    open_rig(*state, true);
+    assert_int_equal(agent_pid(r->o, "kept", 0), 0);
+    assert_int_equal(agent_pid(r->o, "more", 0), pid);
+    release(r, "kept");
+    release(r, "more");
+}
+
+/* As the file is when a controller is killed before it has written the agent's process. */
+static pid_t forget_process(struct local_rig *r, const char *key)
+{
+    pid_t pid = agent_pid(r->o, key, 0);
+
+    close_rig(r);
+    change_file(r, set_process, (char[]){""});
+    return pid;
 }
 
 static void test_an_agent_that_was_not_written_down(void **state)
@@ -479,11 +574,7 @@ static void test_an_agent_that_was_not_written_down(void **state)
 
     open_rig(*state, false);
     assert_int_equal(reserve(r, "kept", &one, 1, "FAKE_AGENT=").rc, 0);
-    pid = agent_pid(r->o, "kept", 0);
-    ms_list_each (g, &((struct local *)r->o)->gangs, struct gang, link)
-        ms_list_each (p, &g->parts, struct part, link)
-            p->agent.process.pid = 0; /* as it is before the start */
-    assert_int_equal(ms_kept_write((struct local *)r->o, NULL), 0);
+    pid = forget_process(r, "kept");
     open_rig(*state, true);
     assert_int_equal(agent_pid(r->o, "kept", 0), pid);
     release(r, "kept");
@@ -540,6 +631,7 @@ int main(int argc, char **argv)
         TEST(test_stubborn_agent_is_killed),
         TEST(test_signal_is_told),
         DURABLE(test_an_agent_that_ended_meanwhile),
+        DURABLE(test_an_end_is_written_down_again),
         DURABLE(test_an_agent_that_was_not_written_down),
         DURABLE(test_a_file_that_is_damaged),
     };

@@ -40,6 +40,7 @@ static void give_back(struct part *p)
                            &g->local->nodes.stock.nodes[p->node],
                            g->placement.devices + g->placement.first[i]);
     p->is_alive = false;
+    p->is_over = true;
     g->local->has_room = true;
 }
 
@@ -250,6 +251,8 @@ void ms_part_start(struct part *p, const struct ms_error *why_not)
                  &(struct ms_lent_piece){.phase = MS_PHASE_STARTING, .agent = p->name});
     if (why_not || start(p, &why) < 0)
         has_ended(p, MS_CAUSE_REFUSED, 0, why.text);
+    else
+        ms_supervisor_name(p->agent.process.pid, p->process);
 }
 
 void ms_part_adopt(struct part *p, pid_t pid)
@@ -257,6 +260,7 @@ void ms_part_adopt(struct part *p, pid_t pid)
     p->is_alive = p->is_ready = true;
     if (pid > 0 &&
         ms_agent_process_adopt(&p->agent, p->gang->local->loop, pid, &events, p) == 0) {
+        ms_supervisor_name(pid, p->process);
         ms_gang_tell(
             p->gang,
             p->node,
