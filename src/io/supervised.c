@@ -62,6 +62,15 @@ bool ms_supervisor_is_dead(const char *name)
     return parse(name, &n) && n.space == own_space() && ms_proc_start(n.pid) != n.start;
 }
 
+pid_t ms_supervisor_find(const char *name)
+{
+    struct name n;
+
+    return parse(name, &n) && n.space == own_space() && ms_proc_start(n.pid) == n.start
+               ? n.pid
+               : 0;
+}
+
 /* It was started below a supervisor that is dead. */
 static bool is_left(pid_t pid)
 {

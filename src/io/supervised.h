@@ -23,6 +23,10 @@ int ms_supervisor_name(pid_t pid, char out[MS_SUPERVISOR_NAME_MAX]);
  * name. */
 bool ms_supervisor_is_dead(const char *name);
 
+/* The process of this name, if it is of this pid namespace and still there; otherwise 0, and
+ * for what is no name. */
+pid_t ms_supervisor_find(const char *name);
+
 /* SIGKILL to every process of this user whose supervisor is dead, by its environment and
  * by its control group (supervised_group.h), until there is none or it was tried often
  * enough. We may be one of them. */

@@ -52,22 +52,32 @@ static void test_a_name_is_of_one_process(void **state)
     assert_false(ms_supervisor_is_dead(name));
     assert_int_equal(ms_supervisor_name(pid, gone), 0);
     assert_false(ms_supervisor_is_dead(gone));
+    assert_int_equal(ms_supervisor_find(gone), pid);
     kill(pid, SIGKILL);
     while (ms_supervisor_name(pid, name) == 0)
         usleep(1000); /* it is a zombie soon, and that is dead */
     assert_true(ms_supervisor_is_dead(gone));
+    assert_int_equal(ms_supervisor_find(gone), 0);
     kill_and_reap(pid);
     assert_true(ms_supervisor_is_dead(gone));
 }
 
-static void test_what_is_no_name_is_not_dead(void **state)
+static void test_what_is_no_name_is_neither_dead_nor_there(void **state)
 {
     static const char *const others[] = {
         "", "x", "1-2", "1-2-3-4", "1-2-3x", "0-1-1", "77-4194303-1"};
+    char other[MS_SUPERVISOR_NAME_MAX + 1] = "7",
+                                        *own = other + 1; /* another namespace */
 
     (void)state;
-    for (size_t i = 0; i < MS_COUNT(others); i++)
+    assert_int_equal(ms_supervisor_name(getpid(), own), 0);
+    assert_int_equal(ms_supervisor_find(own), getpid());
+    assert_int_equal(ms_supervisor_find(other), 0);
+    assert_false(ms_supervisor_is_dead(other));
+    for (size_t i = 0; i < MS_COUNT(others); i++) {
         assert_false(ms_supervisor_is_dead(others[i])); /* 77: another namespace */
+        assert_int_equal(ms_supervisor_find(others[i]), 0);
+    }
 }
 
 static void test_a_sweep_ends_what_a_dead_one_left(void **state)
@@ -129,7 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_name_is_of_one_process),
-        cmocka_unit_test(test_what_is_no_name_is_not_dead),
+        cmocka_unit_test(test_what_is_no_name_is_neither_dead_nor_there),
         cmocka_unit_test(test_a_sweep_ends_what_a_dead_one_left),
         cmocka_unit_test(test_a_group_ends_with_all_in_it),
     };

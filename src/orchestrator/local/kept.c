@@ -285,17 +285,17 @@ static int enter_agent(struct gang *g, const Muster__LocalAgent *m)
 {
     struct part *p;
     int rc = ms_part_create(g, m->node);
-    long pid = 0;
+    pid_t pid = 0;
 
     if (rc < 0)
         return rc;
     p = ms_list_entry(g->parts.prev, struct part, link);
     snprintf(p->name, sizeof p->name, "%s", m->name);
-    if (!m->is_over && m->process[0] && !ms_supervisor_is_dead(m->process))
-        pid = strtol(strchr(m->process, '-') + 1, NULL, 10);
-    else if (!m->is_over && !m->process[0])
+    if (!m->is_over && m->process[0])
+        pid = ms_supervisor_find(m->process);
+    else if (!m->is_over)
         pid = find_agent(g->local, p->name);
-    ms_part_adopt(p, (pid_t)pid);
+    ms_part_adopt(p, pid);
     return 0;
 }
 

@@ -580,6 +580,40 @@ static void test_an_agent_that_was_not_written_down(void **state)
     release(r, "kept");
 }
 
+/* Of an agent that is gone the file says that it is this process. */
+static void is_none(struct ms_rig *rig, char *process)
+{
+    const struct ms_bundle one = {.cpu_milli = 1000};
+    struct local_rig *r = rig_of(rig);
+    pid_t pid;
+
+    open_rig(rig, false);
+    assert_int_equal(reserve(r, "kept", &one, 1, "FAKE_AGENT=").rc, 0);
+    pid = agent_pid(r->o, "kept", 0);
+    close_rig(r);
+    kill_agent(pid);
+    change_file(r, set_process, process);
+    open_rig(rig, true);
+    assert_int_equal(agent_pid(r->o, "kept", 0), 0);
+    assert_int_equal(phase_of(r, "kept"), MS_PHASE_ENDED);
+    release(r, "kept");
+}
+
+static void test_a_process_that_is_no_agent_of_ours(void **state)
+{
+    char process[MS_SUPERVISOR_NAME_MAX], other[MS_SUPERVISOR_NAME_MAX + 4];
+    pid_t stranger = rig_of(*state)->anchor;
+
+    assert_int_equal(ms_supervisor_name(stranger, process), 0);
+    snprintf(other, sizeof other, "7%s", process); /* of another pid namespace */
+    is_none(*state, other);
+    snprintf(other, sizeof other, "%s7", process); /* started at another time */
+    is_none(*state, other);
+    snprintf(other, sizeof other, "%s-7", process); /* no name */
+    is_none(*state, other);
+    is_none(*state, (char[]){"7"});
+}
+
 static void test_a_file_that_is_damaged(void **state)
 {
     struct local_rig *r = rig_of(*state);
@@ -633,6 +667,7 @@ int main(int argc, char **argv)
         DURABLE(test_an_agent_that_ended_meanwhile),
         DURABLE(test_an_end_is_written_down_again),
         DURABLE(test_an_agent_that_was_not_written_down),
+        DURABLE(test_a_process_that_is_no_agent_of_ours),
         DURABLE(test_a_file_that_is_damaged),
     };
     const struct ms_conformance all[] = {{"local", make, destroy, NULL},
