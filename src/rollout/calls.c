@@ -320,9 +320,12 @@ static void describe(const Muster__Failure *f, char *out, size_t room)
                  f->message);
 }
 
-static void seek_later(struct replica *rep)
+static void seek_later(struct ms_rollout *r, struct replica *rep)
 {
     rep->seek_ns = ms_now_ns() + MS_ROLLOUT_SEEK_NS;
+    if (rep->seek_ns < r->tick_ns)
+        r->tick_ns = rep->seek_ns;
+    ms_rollout_arm(r);
 }
 
 /* The engine stands still, but an item that it made before may still wait for a window to
@@ -368,8 +371,7 @@ static void failed(struct ms_rollout *r, struct open_call *c, const Muster__Fail
     describe(f, why, sizeof why);
     if (is_loss(kind) && c->kind == CALL_SEEK) {
         ms_rollout_call_drop(r, c);
-        seek_later(rep);
-        ms_rollout_arm(r);
+        seek_later(r, rep);
     } else if (is_loss(kind)) {
         ms_rollout_replica_down(r, rep, why);
     } else if (c->kind == CALL_GENERATE) {

@@ -1,0 +1,31 @@
+"""Replicas that are lost, and come back late or otherwise than one hopes."""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from generate_workers import Engine
+from muster import DeadlineExceeded
+from muster.generate import Scheduler
+from test_generate import WAIT_S, check, until
+
+Make = Callable[..., Any]
+
+
+def kill(c: Any, rank: int) -> None:
+    pid = c[rank].execute_all_sync("seen")[0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_the_only_replica_comes_back_late(cluster: Make) -> None:
+    c = cluster(Engine, 1)
+    with Scheduler(c) as sched:
+        kill(c, 0)
+        group = sched.submit([1], n=2, max_new_tokens=10)
+        until(lambda: sched.stats()["replicas"][0]["state"] == "down")
+        with pytest.raises(DeadlineExceeded, match="0 of 1 replicas are up"):
+            sched.get_batch(1, timeout=4)  # it was asked for several times
+        c.replace(0)
+        check(group.result(WAIT_S), 10, 2)
