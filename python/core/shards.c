@@ -15,7 +15,7 @@ static struct ms_worker_http *http_of(PyObject *self)
 
 /* Its bytes: [offset, offset + len) of an object of the store, or a copy of a buffer. */
 static int
-shard_set_bytes(struct ms_shard *with, PyObject *from, size_t offset, size_t len)
+shard_set_bytes(struct ms_http_tensor *with, PyObject *from, size_t offset, size_t len)
 {
     Py_buffer b;
 
@@ -40,7 +40,7 @@ shard_set_bytes(struct ms_shard *with, PyObject *from, size_t offset, size_t len
 /* (id, dtype, shape as JSON, an object of the store, offset, bytes; or a buffer, 0, 0) */
 PyObject *host_shard_add(PyObject *self, PyObject *args)
 {
-    struct ms_shard with = {.type = (char[]){"tensor"}};
+    struct ms_http_tensor with = {.type = (char[]){"tensor"}};
     unsigned long long offset, len;
     struct ms_worker_http *http = http_of(self);
     struct ms_error err = {0};
@@ -61,7 +61,7 @@ PyObject *host_shard_add(PyObject *self, PyObject *args)
 }
 
 /* Memory, and where in it the bytes begin. */
-static PyObject *shard_memory(const struct ms_shard *shard)
+static PyObject *shard_memory(const struct ms_http_tensor *shard)
 {
     PyObject *memory;
 
@@ -79,9 +79,10 @@ static PyObject *shard_memory(const struct ms_shard *shard)
 PyObject *host_shard_find(PyObject *self, PyObject *id)
 {
     struct ms_worker_http *http = http_of(self);
-    struct ms_shards *s = http ? ms_worker_http_shards(http) : NULL;
+    struct ms_http_tensors *s = http ? ms_worker_http_shards(http) : NULL;
     const char *text = PyUnicode_AsUTF8AndSize(id, NULL);
-    struct ms_shard *shard = text && s ? ms_shards_find(s, text, ms_now_ns()) : NULL;
+    struct ms_http_tensor *shard =
+        text && s ? ms_http_tensors_find(s, text, ms_now_ns()) : NULL;
     PyObject *found;
 
     if (!shard)
@@ -92,7 +93,7 @@ PyObject *host_shard_find(PyObject *self, PyObject *id)
                           shard->shape,
                           shard_memory(shard),
                           (unsigned long long)shard->len);
-    ms_shard_unref(s, shard);
+    ms_http_tensor_unref(s, shard);
     return found;
 }
 
@@ -104,5 +105,6 @@ PyObject *host_shard_remove(PyObject *self, PyObject *id)
 
     if (!text)
         return NULL;
-    return PyBool_FromLong(http && ms_shards_remove(ms_worker_http_shards(http), text));
+    return PyBool_FromLong(http &&
+                           ms_http_tensors_remove(ms_worker_http_shards(http), text));
 }

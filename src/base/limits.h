@@ -57,25 +57,25 @@
 #define MS_RESOLVERS_MAX 64u                   /* names that are looked up at once */
 
 /* HTTP */
-#define MS_HTTP_LINE_MAX       ((size_t)8 << 10)   /* request line, or one header */
-#define MS_HTTP_HEAD_MAX       ((size_t)32 << 10)  /* request line and headers */
-#define MS_HTTP_HEADERS_MAX    64u                 /* headers of one request */
-#define MS_HTTP_CHUNK_LINE_MAX ((size_t)256)       /* size and extension of a chunk */
-#define MS_HTTP_BODY_MAX       ((uint64_t)1 << 30) /* of a request that may have one */
-#define MS_HTTP_SMALL_MAX      ((uint64_t)1 << 20) /* where no more can be meant */
-#define MS_HTTP_SECONDS_MAX    3600                /* a time in a request */
-#define MS_HTTP_BACKLOG_MAX    ((size_t)256 << 10) /* unsent, or read ahead */
-#define MS_HTTP_CONNS_MAX      4096u               /* of one server */
-#define MS_HTTP_UNPROVEN_MAX   128u /* of these, without a token: the oldest is cut */
-#define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S) /* between two requests */
-#define MS_HTTP_HEAD_NS        (10 * MS_NS_PER_S) /* first byte until the head is whole */
-#define MS_HTTP_SEND_NS        (30 * MS_NS_PER_S) /* a client that takes nothing */
-#define MS_HTTP_LINGER_NS      (1 * MS_NS_PER_S)  /* for a refused client to hear it */
-#define MS_HTTP_RATE_MIN       ((uint64_t)64 << 10) /* bytes a second of a body */
-#define MS_SHARDS_MAX          (1u << 20)           /* tensors kept for others */
-#define MS_SHARD_ID_MAX        256u                 /* characters */
-#define MS_SHARDS_OWN_MAX      ((uint64_t)4 << 30)  /* of these, outside of the store */
-#define MS_SHARD_LEASE_NS      (6 * 3600 * MS_NS_PER_S) /* one that nobody asks for */
+#define MS_HTTP_LINE_MAX        ((size_t)8 << 10)   /* request line, or one header */
+#define MS_HTTP_HEAD_MAX        ((size_t)32 << 10)  /* request line and headers */
+#define MS_HTTP_HEADERS_MAX     64u                 /* headers of one request */
+#define MS_HTTP_CHUNK_LINE_MAX  ((size_t)256)       /* size and extension of a chunk */
+#define MS_HTTP_BODY_MAX        ((uint64_t)1 << 30) /* of a request that may have one */
+#define MS_HTTP_SMALL_MAX       ((uint64_t)1 << 20) /* where no more can be meant */
+#define MS_HTTP_SECONDS_MAX     3600                /* a time in a request */
+#define MS_HTTP_BACKLOG_MAX     ((size_t)256 << 10) /* unsent, or read ahead */
+#define MS_HTTP_CONNS_MAX       4096u               /* of one server */
+#define MS_HTTP_UNPROVEN_MAX    128u /* of these, without a token: the oldest is cut */
+#define MS_HTTP_IDLE_NS         (75 * MS_NS_PER_S) /* between two requests */
+#define MS_HTTP_HEAD_NS         (10 * MS_NS_PER_S) /* first byte until the head is whole */
+#define MS_HTTP_SEND_NS         (30 * MS_NS_PER_S) /* a client that takes nothing */
+#define MS_HTTP_LINGER_NS       (1 * MS_NS_PER_S)  /* for a refused client to hear it */
+#define MS_HTTP_RATE_MIN        ((uint64_t)64 << 10) /* bytes a second of a body */
+#define MS_HTTP_TENSORS_MAX     (1u << 20)           /* tensors kept for others */
+#define MS_HTTP_TENSOR_ID_MAX   256u                 /* characters */
+#define MS_HTTP_TENSORS_OWN_MAX ((uint64_t)4 << 30) /* of these, outside of the store */
+#define MS_HTTP_TENSOR_LEASE_NS (6 * 3600 * MS_NS_PER_S) /* one that nobody asks for */
 
 /* Plain data */
 #define MS_PLAIN_DEPTH_MAX 64u                /* containers within each other */

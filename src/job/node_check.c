@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *ms_node_verdict_name(enum ms_node_verdict v)
-{
-    static const char *const names[] = {"good", "straggler", "suspect", "faulty"};
-
-    return names[v];
-}
-
 int ms_node_check_init(struct ms_node_check *c, uint32_t count, struct ms_error *err)
 {
     bool ok = true;

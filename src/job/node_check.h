@@ -74,6 +74,5 @@ enum ms_node_verdict ms_node_check_verdict(const struct ms_node_check *c,
 int64_t ms_node_check_time_ns(const struct ms_node_check *c, uint32_t node);
 /* Of the best times; -1: nobody passed. */
 int64_t ms_node_check_median_ns(const struct ms_node_check *c);
-const char *ms_node_verdict_name(enum ms_node_verdict v);
 
 #endif

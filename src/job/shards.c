@@ -166,13 +166,6 @@ find_out(const struct ms_shard_queue *s, uint64_t lease, uint64_t owner)
     return &s->doing.at[low];
 }
 
-bool ms_shard_queue_is_out(const struct ms_shard_queue *s,
-                           uint64_t lease,
-                           uint64_t owner)
-{
-    return find_out(s, lease, owner) != NULL;
-}
-
 /* ---- what happens to shards ------------------------------------------------------ */
 
 int ms_shard_queue_take(struct ms_shard_queue *s,

@@ -94,10 +94,6 @@ struct ms_shard_range ms_shard_queue_range(const struct ms_shard_queue *s,
 int ms_shard_queue_take(struct ms_shard_queue *s,
                         uint64_t owner,
                         struct ms_shard_range *out);
-/* Is it out, to this owner? */
-bool ms_shard_queue_is_out(const struct ms_shard_queue *s,
-                           uint64_t lease,
-                           uint64_t owner);
 /* 1; 0: it is not this owner's any more, and nothing has changed. */
 int ms_shard_queue_done(struct ms_shard_queue *s, uint64_t lease, uint64_t owner);
 /* As done: 1: it will be tried again; 2: it was set aside; 0. */

@@ -29,11 +29,11 @@
 
 #define MS_GROUPS_MAX ((size_t)1 << 20)
 
-enum ms_group_state {
-    MS_GROUP_WAITING,
-    MS_GROUP_PLACED,
-    MS_GROUP_BROKEN, /* placed, and one of its nodes is gone */
-    MS_GROUP_FAILED  /* its deadline came; `why` says why it could not be placed */
+enum ms_placement_state {
+    MS_PLACEMENT_WAITING,
+    MS_PLACEMENT_PLACED,
+    MS_PLACEMENT_BROKEN, /* placed, and one of its nodes is gone */
+    MS_PLACEMENT_FAILED  /* its deadline came; `why` says why it could not be placed */
 };
 
 /* What clusters have taken of one bundle's own. */
@@ -46,7 +46,7 @@ struct ms_group {
     struct ms_list waiting; /* those that wait */
     struct ms_list news;    /* those whose state has changed */
     char *name;
-    enum ms_group_state state;
+    enum ms_placement_state state;
     struct ms_place_request request; /* with bundles of its own */
     struct ms_placement placement;   /* once PLACED */
     int64_t deadline_ns;

@@ -144,7 +144,7 @@ static void test_node_that_goes_breaks_groups(void **state)
     struct ms_group *g = group(b, "g", 2, (struct ms_bundle){.devices = 4});
 
     ms_books_node_gone(b, "n2");
-    assert_int_equal(g->state, MS_GROUP_BROKEN);
+    assert_int_equal(g->state, MS_PLACEMENT_BROKEN);
     assert_ptr_equal(ms_books_next(b), g);
     refuse(
         b, &r, -ENOSPC, "but a placement group holds it", ">  n10   0-3      0-3 g ");
@@ -393,9 +393,9 @@ static void test_group_in_a_scope(void **state)
     assert_int_equal(ms_books_ask(b, &r, 7, 0, 100, &more, NULL, &err), -ENOSPC);
     r.count = 2;
     assert_int_equal(ms_books_ask(b, &r, 7, 0, 100, &more, NULL, &err), 0);
-    assert_int_equal(more->state, MS_GROUP_WAITING);
+    assert_int_equal(more->state, MS_PLACEMENT_WAITING);
     assert_int_equal(ms_books_remove(b, g, NULL), 0);
-    assert_int_equal(more->state, MS_GROUP_PLACED);
+    assert_int_equal(more->state, MS_PLACEMENT_PLACED);
     assert_ptr_equal(ms_books_next(b), more);
     assert_int_equal(ms_books_remove(b, more, NULL), 0);
     check_empty(b);
@@ -411,9 +411,9 @@ static void test_group_waits_for_a_cluster(void **state)
 
     claim(b, &r);
     assert_int_equal(ms_books_ask(b, &q, 7, 0, 100, &g, NULL, NULL), 0);
-    assert_int_equal(g->state, MS_GROUP_WAITING);
+    assert_int_equal(g->state, MS_PLACEMENT_WAITING);
     ms_books_drop_cluster(b, "actor");
-    assert_int_equal(g->state, MS_GROUP_PLACED);
+    assert_int_equal(g->state, MS_PLACEMENT_PLACED);
     assert_int_equal(ms_books_remove(b, g, NULL), 0);
     check_empty(b);
 }

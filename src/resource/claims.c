@@ -113,13 +113,13 @@ static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
     for (uint32_t i = 0; i < r->seat_count; i++) {
         const struct ms_group *g = r->seats[i].group;
 
-        if (g->state != MS_GROUP_PLACED)
-            return ms_error_set(err,
-                                -EINVAL,
-                                "group '%s' is not placed%s",
-                                g->name,
-                                g->state == MS_GROUP_BROKEN ? ": a node of it is gone"
-                                                            : "");
+        if (g->state != MS_PLACEMENT_PLACED)
+            return ms_error_set(
+                err,
+                -EINVAL,
+                "group '%s' is not placed%s",
+                g->name,
+                g->state == MS_PLACEMENT_BROKEN ? ": a node of it is gone" : "");
         if (r->seats[i].bundle >= g->request.count)
             return ms_error_set(err,
                                 -EINVAL,

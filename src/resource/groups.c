@@ -96,7 +96,7 @@ place(struct ms_books *b, struct ms_group *g, bool may_wait, struct ms_error *er
     int rc = ms_place(&b->stock, &g->request, &g->placement, err);
 
     if (rc == 0)
-        g->state = MS_GROUP_PLACED;
+        g->state = MS_PLACEMENT_PLACED;
     if (rc != -ENOSPC && rc != -EAGAIN)
         return rc;
     rc = check_possible(&b->stock, &g->request, err);
@@ -159,7 +159,7 @@ int ms_books_restore(struct ms_books *b,
 
     if (rc < 0)
         return rc;
-    (*out)->state = MS_GROUP_PLACED;
+    (*out)->state = MS_PLACEMENT_PLACED;
     (*out)->placement = *p;
     *p = (struct ms_placement){0};
     ms_place_hold(&b->stock, &(*out)->request, &(*out)->placement);
@@ -168,7 +168,8 @@ int ms_books_restore(struct ms_books *b,
 
 /* ---- what happens ---------------------------------------------------------------- */
 
-static void become(struct ms_books *b, struct ms_group *g, enum ms_group_state state)
+static void
+become(struct ms_books *b, struct ms_group *g, enum ms_placement_state state)
 {
     g->state = state;
     ms_list_remove(&g->waiting);
@@ -180,12 +181,12 @@ void ms_books_retry(struct ms_books *b)
 {
     ms_list_each (g, &b->groups.waiting, struct ms_group, waiting)
         if (ms_place(&b->stock, &g->request, &g->placement, &g->why) == 0)
-            become(b, g, MS_GROUP_PLACED);
+            become(b, g, MS_PLACEMENT_PLACED);
 }
 
 static void give_back(struct ms_books *b, struct ms_group *g)
 {
-    bool held = g->state == MS_GROUP_PLACED || g->state == MS_GROUP_BROKEN;
+    bool held = g->state == MS_PLACEMENT_PLACED || g->state == MS_PLACEMENT_BROKEN;
 
     if (held)
         ms_place_release(&b->stock, &g->request, &g->placement);
@@ -251,8 +252,8 @@ static bool is_on(const struct ms_group *g, uint32_t node)
 void ms_groups_break(struct ms_books *b, uint32_t node)
 {
     ms_list_each (g, &b->groups.all, struct ms_group, link)
-        if (g->state == MS_GROUP_PLACED && is_on(g, node))
-            become(b, g, MS_GROUP_BROKEN);
+        if (g->state == MS_PLACEMENT_PLACED && is_on(g, node))
+            become(b, g, MS_PLACEMENT_BROKEN);
 }
 
 void ms_books_expire(struct ms_books *b, int64_t now_ns)
@@ -266,7 +267,7 @@ void ms_books_expire(struct ms_books *b, int64_t now_ns)
                 -ETIMEDOUT,
                 "group '%s': what it needs was held by others until its deadline",
                 g->name);
-        become(b, g, MS_GROUP_FAILED);
+        become(b, g, MS_PLACEMENT_FAILED);
     }
 }
 

@@ -59,7 +59,7 @@ static void test_placed_and_removed(void **state)
     (void)state;
     start(&f, 2, 4);
     assert_int_equal(ask(&f, "a", 2, 3, 0, &a), 0);
-    assert_int_equal(a->state, MS_GROUP_PLACED);
+    assert_int_equal(a->state, MS_PLACEMENT_PLACED);
     assert_ptr_equal(ms_books_find_group(&f.books, "a"), a);
     assert_int_equal(ask(&f, "a", 1, 1, 0, &b), -EEXIST);
     assert_int_equal(ask(&f, "a/b", 1, 1, 0, &b), -EINVAL);
@@ -95,9 +95,9 @@ static void test_waiting_is_served_in_order(void **state)
     assert_int_equal(ask(&f, "b", 4, 1, DEADLINE, &b), 0);
     assert_int_equal(ask(&f, "c", 2, 1, DEADLINE, &c), 0);
     assert_int_equal(ask(&f, "d", 1, 1, DEADLINE, &d), 0);
-    assert_int_equal(b->state, MS_GROUP_WAITING);
-    assert_int_equal(c->state, MS_GROUP_WAITING);
-    assert_int_equal(d->state, MS_GROUP_PLACED); /* there was room */
+    assert_int_equal(b->state, MS_PLACEMENT_WAITING);
+    assert_int_equal(c->state, MS_PLACEMENT_WAITING);
+    assert_int_equal(d->state, MS_PLACEMENT_PLACED); /* there was room */
     assert_int_equal(ms_books_deadline(&f.books), DEADLINE);
     assert_null(ms_books_next(&f.books));
     assert_int_equal(ms_books_remove(&f.books, a, NULL), 0);
@@ -107,7 +107,7 @@ static void test_waiting_is_served_in_order(void **state)
     assert_null(ms_books_next(&f.books));
     assert_int_equal(ms_books_remove(&f.books, c, NULL), 0);
     assert_ptr_equal(ms_books_next(&f.books), b);
-    assert_int_equal(b->state, MS_GROUP_PLACED);
+    assert_int_equal(b->state, MS_PLACEMENT_PLACED);
     assert_int_equal(ms_books_deadline(&f.books), MS_NEVER);
     finish(&f);
 }
@@ -126,7 +126,7 @@ static void test_deadlines(void **state)
     assert_null(ms_books_next(&f.books));
     ms_books_expire(&f.books, DEADLINE);
     assert_ptr_equal(ms_books_next(&f.books), b);
-    assert_int_equal(b->state, MS_GROUP_FAILED);
+    assert_int_equal(b->state, MS_PLACEMENT_FAILED);
     assert_non_null(strstr(b->why.text, "held by others until its deadline"));
     assert_int_equal(ms_books_remove(&f.books, b, NULL), 0);
     assert_int_equal(ms_books_remove(&f.books, c, NULL),
@@ -146,7 +146,7 @@ static void test_nodes_come_and_go(void **state)
     assert_int_equal(ask(&f, "b", 1, 2, DEADLINE, &b), 0);
     ms_books_node_gone(&f.books, "n1");
     assert_ptr_equal(ms_books_next(&f.books), a);
-    assert_int_equal(a->state, MS_GROUP_BROKEN);
+    assert_int_equal(a->state, MS_PLACEMENT_BROKEN);
     assert_true(ms_stock_append(&f.books.stock, "n2", 8000, 1 << 30, NULL) == 2);
     assert_int_equal(ms_stock_add_devices(&f.books.stock, 2, 1, 4, 0, 0, NULL), 0);
     ms_books_retry(&f.books);

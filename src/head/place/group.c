@@ -96,7 +96,7 @@ int ms_place_remove_run(struct ms_head_op *op)
     pthread_mutex_lock(&desk->lock);
     g = find(&desk->books, ref);
     id = g ? g->id : 0;
-    was_waiting = g && g->state == MS_GROUP_WAITING;
+    was_waiting = g && g->state == MS_PLACEMENT_WAITING;
     rc = g ? ms_books_remove(&desk->books, g, &op->error) : not_found(op, ref);
     news = has_news(&desk->books);
     pthread_mutex_unlock(&desk->lock);

@@ -29,10 +29,10 @@ static Muster__Piece *piece_message(const struct ms_stock *s,
 static Muster__GroupState state_of(const struct ms_group *g)
 {
     static const Muster__GroupState states[] = {
-        [MS_GROUP_WAITING] = MUSTER__GROUP_STATE__GROUP_WAITING,
-        [MS_GROUP_PLACED] = MUSTER__GROUP_STATE__GROUP_PLACED,
-        [MS_GROUP_BROKEN] = MUSTER__GROUP_STATE__GROUP_BROKEN,
-        [MS_GROUP_FAILED] = MUSTER__GROUP_STATE__GROUP_FAILED,
+        [MS_PLACEMENT_WAITING] = MUSTER__GROUP_STATE__GROUP_WAITING,
+        [MS_PLACEMENT_PLACED] = MUSTER__GROUP_STATE__GROUP_PLACED,
+        [MS_PLACEMENT_BROKEN] = MUSTER__GROUP_STATE__GROUP_BROKEN,
+        [MS_PLACEMENT_FAILED] = MUSTER__GROUP_STATE__GROUP_FAILED,
     };
 
     return states[g->state];
@@ -61,7 +61,7 @@ add_why(Muster__GroupStatus *m, struct ms_books *b, const struct ms_group *g)
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     struct ms_holders holders = ms_books_holders(b);
 
-    if (g->state != MS_GROUP_FAILED)
+    if (g->state != MS_PLACEMENT_FAILED)
         return true;
     return ms_place_explain(&b->stock, &g->request, &holders, &table) == 0 &&
            ms_proto_set_text(&m->why, g->why.text) &&

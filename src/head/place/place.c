@@ -43,7 +43,7 @@ static bool answer(struct ms_head_op *op)
 
     pthread_mutex_lock(&place->lock);
     g = ms_place_find(&place->books, op->request->wait_group->id);
-    is_waiting = g && g->state == MS_GROUP_WAITING;
+    is_waiting = g && g->state == MS_PLACEMENT_WAITING;
     if (!g)
         ms_error_set(&op->error, -ENOENT, "the group was removed");
     else if (!is_waiting && !(status = ms_place_group_message(&place->books, g)))

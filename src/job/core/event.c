@@ -127,38 +127,6 @@ int ms_job_event_encode(const struct ms_job_event *event, struct ms_buf *out)
     return ms_codec_seal(&k, from);
 }
 
-int ms_job_action_encode(const struct ms_job_action *action, struct ms_buf *out)
-{
-    struct ms_job_action a = *action;
-    uint64_t count = a.rank_count;
-    size_t from = out->len;
-    struct ms_codec k;
-
-    ms_codec_begin(&k, out, ACTION);
-    ms_codec_u32(&k, &a.what, UINT32_MAX);
-    ms_codec_u64(&k, &a.id, UINT64_MAX);
-    ms_codec_u32(&k, &a.role, UINT32_MAX);
-    ms_codec_u32(&k, &a.rank, UINT32_MAX);
-    ms_codec_u32(&k, &a.count, UINT32_MAX);
-    ms_codec_u32(&k, &a.incarnation, UINT32_MAX);
-    ms_codec_u32(&k, &a.memory, UINT32_MAX);
-    ms_codec_u8(&k, &a.level, UINT8_MAX);
-    ms_codec_u8(&k, &a.cause, UINT8_MAX);
-    ms_codec_u8(&k, &a.stage, UINT8_MAX);
-    ms_codec_i32(&k, &a.code);
-    put_text(&k, a.node);
-    put_text(&k, a.text);
-    ms_codec_u64(&k, &count, UINT64_MAX);
-    for (size_t i = 0; i < a.rank_count; i++) {
-        struct ms_job_action_rank rank = a.ranks[i];
-
-        ms_codec_u32(&k, &rank.rank, UINT32_MAX);
-        ms_codec_u32(&k, &rank.incarnation, UINT32_MAX);
-        ms_codec_u32(&k, &rank.flags, UINT32_MAX);
-    }
-    return ms_codec_seal(&k, from);
-}
-
 /* ---- reading ----------------------------------------------------------------------- */
 
 /* The memory of an event: its reports, and then its texts, which take less room there than

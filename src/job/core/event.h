@@ -161,9 +161,8 @@ const char *ms_job_action_name(uint32_t what); /* "replace" */
 
 /* ---- wire form --------------------------------------------------------------------- */
 
-/* Append an event, or an action. 0 or -ENOMEM. Equal values have equal bytes. */
+/* Append an event. 0 or -ENOMEM. Equal values have equal bytes. */
 int ms_job_event_encode(const struct ms_job_event *e, struct ms_buf *out);
-int ms_job_action_encode(const struct ms_job_action *a, struct ms_buf *out);
 
 /* An event that was read. It owns all that it refers to. */
 struct ms_job_event_read {

@@ -154,7 +154,7 @@ int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m)
     while ((r = ms_map_next(&l->requests, &at))) {
         if (r->walk == walk || r->call_id <= after || r->call_id > last)
             continue;
-        if (r->state == MS_REQUEST_RUNNING) {
+        if (r->state == MS_SERVE_RUNNING) {
             ms_request_cancel(r);
             continue;
         }

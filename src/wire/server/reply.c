@@ -79,7 +79,7 @@ void ms_request_lose_stream(struct ms_request *r)
         return;
     r->stream_lost = true;
     ms_stream_forget(r);
-    if (r->state == MS_REQUEST_DONE) {
+    if (r->state == MS_SERVE_DONE) {
         lose_reply(r);
     } else {
         r->cancelled = true;
@@ -114,7 +114,7 @@ static int copy_reply(struct ms_request *r, const struct iovec *iov, int count)
 /* The reply is complete: keep it, and send it to the client. */
 static void keep(struct ms_request *r)
 {
-    r->state = MS_REQUEST_DONE;
+    r->state = MS_SERVE_DONE;
     if (r->on_done) {
         ms_submit_answered(r);
         return;
@@ -132,9 +132,9 @@ static int answer(struct ms_request *r,
 {
     int rc;
 
-    assert(r->state != MS_REQUEST_DONE);
+    assert(r->state != MS_SERVE_DONE);
     if (!r->ledger || r->ledger->is_left) { /* nobody to tell */
-        r->state = MS_REQUEST_DONE;
+        r->state = MS_SERVE_DONE;
         return -ECANCELED;
     }
     rc = copy_reply(r, iov, count);
@@ -221,7 +221,7 @@ static int finish(struct ms_request *r,
     } else {
         rc = answer(r, kind, codec, iov, count);
     }
-    if (rc < 0 && r->state != MS_REQUEST_DONE)
+    if (rc < 0 && r->state != MS_SERVE_DONE)
         ms_request_fail_locked(
             r, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory to keep the reply");
     handed_back(r, kind == MS_KIND_ERROR || is_http_failure(r, iov, count));

@@ -31,11 +31,11 @@ void ms_request_enqueue(struct ms_request *r)
 
 void ms_request_unqueue(struct ms_request *r)
 {
-    if (r->state == MS_REQUEST_RUNNING || ms_list_is_empty(&r->queue_link))
+    if (r->state == MS_SERVE_RUNNING || ms_list_is_empty(&r->queue_link))
         return;
     ms_list_remove(&r->queue_link);
     atomic_fetch_sub(&r->server->queued, 1);
-    if (r->state == MS_REQUEST_RECEIVING)
+    if (r->state == MS_SERVE_RECEIVING)
         r->server->is_ready = true; /* what stood behind it */
 }
 
@@ -154,7 +154,7 @@ static void route(struct ms_server_conn *sc, struct ms_request *r)
 {
     struct ms_server *s = sc->server;
 
-    r->state = MS_REQUEST_WAITING;
+    r->state = MS_SERVE_WAITING;
     if (!ms_request_is_for_engine(r)) {
         ms_server_hand_out(s, r, &s->deliveries);
         if (!ms_server_on_loop(s))
@@ -178,7 +178,7 @@ static int attach_again(struct ms_request *r, const struct ms_message *m)
     if (!(m->head.flags & MS_FRAME_RESEND))
         return r->cancelled ? 0 : -EPROTO; /* cancelled while its pieces came */
     ms_stream_attach(r);
-    if (r->state == MS_REQUEST_DONE)
+    if (r->state == MS_SERVE_DONE)
         ms_reply_send(r);
     return 0;
 }
@@ -187,7 +187,7 @@ static int attach_again(struct ms_request *r, const struct ms_message *m)
 static int
 attach_bare(struct ms_server_conn *sc, struct ms_request *r, const struct ms_message *m)
 {
-    if (r && r->state != MS_REQUEST_RECEIVING)
+    if (r && r->state != MS_SERVE_RECEIVING)
         return attach_again(r, m);
     if (r) {
         ms_map_remove(&sc->ledger->requests, r->call_id);
@@ -224,7 +224,7 @@ int ms_request_whole(struct ms_server_conn *sc, struct ms_message *m)
         return -EPROTO;
     if (m->head.flags & MS_FRAME_BARE)
         return attach_bare(sc, r, m);
-    if (r && r->state != MS_REQUEST_RECEIVING)
+    if (r && r->state != MS_SERVE_RECEIVING)
         return attach_again(r, m);
     if (!r) {
         if (!may_begin(l, &m->head))
@@ -250,12 +250,12 @@ void ms_request_drop(struct ms_request *r)
     ms_request_unqueue(r);
     ms_list_remove(&r->ledger_link);
     r->ledger = NULL;
-    if (r->state == MS_REQUEST_RUNNING && !r->cancelled) {
+    if (r->state == MS_SERVE_RUNNING && !r->cancelled) {
         r->cancelled = true;
         ms_server_tell(r->server, r);
     }
-    if (r->state != MS_REQUEST_RUNNING)
-        r->state = MS_REQUEST_DONE;
+    if (r->state != MS_SERVE_RUNNING)
+        r->state = MS_SERVE_DONE;
     ms_request_unref_locked(r);
 }
 
@@ -263,7 +263,7 @@ void ms_request_acked(struct ms_ledger *l, uint64_t call_id)
 {
     struct ms_request *r = ms_map_find(&l->requests, call_id);
 
-    if (!r || r->state != MS_REQUEST_DONE)
+    if (!r || r->state != MS_SERVE_DONE)
         return;
     ms_map_remove(&l->requests, call_id);
     ms_list_remove(&r->ledger_link);
@@ -274,11 +274,11 @@ void ms_request_acked(struct ms_ledger *l, uint64_t call_id)
 
 void ms_request_cancel(struct ms_request *r)
 {
-    if (r->state == MS_REQUEST_DONE || r->cancelled)
+    if (r->state == MS_SERVE_DONE || r->cancelled)
         return;
     r->cancelled = true;
     ms_stream_forget(r);
-    if (r->state == MS_REQUEST_RUNNING) {
+    if (r->state == MS_SERVE_RUNNING) {
         ms_server_tell(r->server, r);
         return;
     }
@@ -293,7 +293,7 @@ struct ms_request *ms_request_next(struct ms_server *s)
     uint64_t walk = ++s->walks;
 
     ms_list_each (r, &s->queue, struct ms_request, queue_link) {
-        if (r->state == MS_REQUEST_RECEIVING)
+        if (r->state == MS_SERVE_RECEIVING)
             r->ledger->blocked_walk = walk;
         else if (r->ledger->blocked_walk != walk)
             return r;

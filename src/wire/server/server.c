@@ -37,7 +37,7 @@ void ms_server_wake_at(struct ms_server *s, int64_t at_ns)
 
 void ms_server_hand_out(struct ms_server *s, struct ms_request *r, struct ms_list *to)
 {
-    r->state = MS_REQUEST_RUNNING;
+    r->state = MS_SERVE_RUNNING;
     r->refs++;
     s->refs++;
     ms_list_add_tail(to, &r->queue_link);
@@ -83,7 +83,7 @@ static void tell_all(struct ms_server *s)
     struct ms_request *r;
 
     while ((r = ms_list_take(&s->tells, struct ms_request, tell_link))) {
-        bool open = r->state == MS_REQUEST_RUNNING;
+        bool open = r->state == MS_SERVE_RUNNING;
 
         pthread_mutex_unlock(&s->lock);
         if (open)

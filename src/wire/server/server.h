@@ -72,11 +72,11 @@ struct ms_method {
 typedef void
 ms_submit_fn(void *arg, uint8_t kind, uint8_t codec, const uint8_t *body, size_t len);
 
-enum ms_request_state {
-    MS_REQUEST_RECEIVING, /* has its place; the body is on its way */
-    MS_REQUEST_WAITING,   /* whole; not handed out */
-    MS_REQUEST_RUNNING,   /* handed out */
-    MS_REQUEST_DONE       /* answered; the reply is kept until acknowledged */
+enum ms_serve_state {
+    MS_SERVE_RECEIVING, /* has its place; the body is on its way */
+    MS_SERVE_WAITING,   /* whole; not handed out */
+    MS_SERVE_RUNNING,   /* handed out */
+    MS_SERVE_DONE       /* answered; the reply is kept until acknowledged */
 };
 
 /* Fields are read-only for the owner, between on_request (or engine_next) and the
@@ -106,7 +106,7 @@ struct ms_request {
     uint64_t owner_words[2]; /* the owner's, to remember something by */
 
     /* the server's */
-    enum ms_request_state state;
+    enum ms_serve_state state;
     bool cancelled;
     unsigned refs;
     struct ms_ledger *ledger;

@@ -45,7 +45,7 @@ static void on_late_cancel(struct ms_server_conn *sc, uint64_t call_id)
         return;
     }
     ms_stream_attach(r);
-    if (r->state == MS_REQUEST_DONE)
+    if (r->state == MS_SERVE_DONE)
         ms_reply_send(r);
     else
         ms_request_cancel(r);

@@ -155,7 +155,7 @@ static void set_consumed(struct ms_request *r, uint64_t consumed)
 
 static void credit(struct ms_request *r, uint64_t items)
 {
-    if (r->state != MS_REQUEST_DONE && items <= r->stream.made - r->stream.consumed)
+    if (r->state != MS_SERVE_DONE && items <= r->stream.made - r->stream.consumed)
         set_consumed(r, r->stream.consumed + items);
 }
 

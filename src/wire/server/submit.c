@@ -40,7 +40,7 @@ struct ms_request *ms_server_submit(struct ms_server *s,
         free(body);
         return NULL;
     }
-    r->state = MS_REQUEST_WAITING;
+    r->state = MS_SERVE_WAITING;
     r->op = op;
     r->method = op >= MS_OP_METHOD ? s->methods[op - MS_OP_METHOD] : NULL;
     r->codec = codec;

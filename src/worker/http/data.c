@@ -24,26 +24,26 @@ enum part { BEFORE, DATA, AFTER };
 
 /* An answer with the JSON of some shards, alone or as a list. */
 struct shard_text {
-    struct ms_shards *shards;
+    struct ms_http_tensors *shards;
     bool is_list;
     size_t count;
 
     size_t at; /* the shard that is being sent, */
     enum part part;
     uint64_t part_at; /* and where in this part of it */
-    struct ms_shard *all[];
+    struct ms_http_tensor *all[];
 };
 
-static uint64_t sent_size(const struct ms_shard *shard)
+static uint64_t sent_size(const struct ms_http_tensor *shard)
 {
-    return ms_shard_is_widened(shard) ? 2 * (uint64_t)shard->len : shard->len;
+    return ms_http_tensor_is_widened(shard) ? 2 * (uint64_t)shard->len : shard->len;
 }
 
 /* What stands before or behind the data of shard `i`. */
 static size_t
 print_part(const struct shard_text *t, size_t i, enum part part, char *out, size_t room)
 {
-    const struct ms_shard *shard = t->all[i];
+    const struct ms_http_tensor *shard = t->all[i];
     const char *open = !t->is_list ? "" : i == 0 ? "[" : ",";
     const char *close = t->is_list && i + 1 == t->count ? "]" : "";
     int n;
@@ -80,7 +80,7 @@ static void next_part(struct shard_text *t)
 
 static size_t read_text_part(struct shard_text *t, uint8_t *out, size_t room)
 {
-    char text[2 * MS_SHARD_ID_MAX + MS_NAME_MAX];
+    char text[2 * MS_HTTP_TENSOR_ID_MAX + MS_NAME_MAX];
     size_t len = print_part(t, t->at, t->part, text, sizeof text);
     size_t n = len - t->part_at < room ? len - t->part_at : room;
 
@@ -94,7 +94,7 @@ static size_t read_text_part(struct shard_text *t, uint8_t *out, size_t room)
 /* As base64, whole units of it unless these are the last. 0: there is no room for one. */
 static size_t read_data_part(struct shard_text *t, uint8_t *out, size_t room)
 {
-    const struct ms_shard *shard = t->all[t->at];
+    const struct ms_http_tensor *shard = t->all[t->at];
     uint64_t left = sent_size(shard) - t->part_at;
     size_t most = (room - 1) / 4 * 3; /* EVP_EncodeBlock adds a NUL */
     uint8_t wide[ENCODE_SIZE];
@@ -104,7 +104,7 @@ static size_t read_data_part(struct shard_text *t, uint8_t *out, size_t room)
     if (most > ENCODE_SIZE)
         most = ENCODE_SIZE;
     n = left <= most ? (size_t)left : most / ENCODE_UNIT * ENCODE_UNIT;
-    if (n && ms_shard_is_widened(shard)) {
+    if (n && ms_http_tensor_is_widened(shard)) {
         ms_bfloat16_widen(shard->bytes + t->part_at / 2, n / 4, wide);
         from = wide;
     }
@@ -143,7 +143,7 @@ static void text_finish(void *arg)
     struct shard_text *t = arg;
 
     for (size_t i = 0; i < t->count; i++)
-        ms_shard_unref(t->shards, t->all[i]);
+        ms_http_tensor_unref(t->shards, t->all[i]);
     free(t);
 }
 
@@ -185,7 +185,7 @@ void ms_http_data_fail(struct ms_http_conn *c, int status, const char *why)
 static void on_lease(void *arg)
 {
     struct ms_worker_http *h = arg;
-    int64_t now_ns = ms_now_ns(), next_ns = ms_shards_expire(&h->shards, now_ns);
+    int64_t now_ns = ms_now_ns(), next_ns = ms_http_tensors_expire(&h->shards, now_ns);
 
     if (next_ns != MS_NEVER)
         ms_timer_set(&h->lease, next_ns - now_ns);
@@ -197,10 +197,10 @@ int ms_http_lease_init(struct ms_worker_http *h)
 }
 
 int ms_worker_http_keep(struct ms_worker_http *h,
-                        const struct ms_shard *with,
+                        const struct ms_http_tensor *with,
                         struct ms_error *err)
 {
-    int rc = ms_shards_add(&h->shards, with, ms_now_ns(), err);
+    int rc = ms_http_tensors_add(&h->shards, with, ms_now_ns(), err);
 
     if (rc > 0)
         ms_loop_post(h->o.loop, on_lease, h);
@@ -212,7 +212,8 @@ int ms_worker_http_keep(struct ms_worker_http *h,
 static void do_get(struct ms_worker_http *h, struct ms_http_conn *c, const char *id)
 {
     struct shard_text *t = text_create(h, 1, false);
-    struct ms_shard *shard = t ? ms_shards_find(&h->shards, id, ms_now_ns()) : NULL;
+    struct ms_http_tensor *shard =
+        t ? ms_http_tensors_find(&h->shards, id, ms_now_ns()) : NULL;
 
     if (!shard) {
         free(t);
@@ -249,8 +250,8 @@ static json_t *take_all(struct ms_worker_http *h, struct shard_text *t, json_t *
 
     json_array_foreach(ids, i, id)
     {
-        struct ms_shard *shard =
-            ms_shards_find(&h->shards, json_string_value(id), ms_now_ns());
+        struct ms_http_tensor *shard =
+            ms_http_tensors_find(&h->shards, json_string_value(id), ms_now_ns());
 
         if (shard)
             t->all[t->count++] = shard;
@@ -299,9 +300,9 @@ static void do_clear(struct ms_worker_http *h,
     if (!ids)
         return;
     json_array_foreach(ids, i, id) cleared +=
-        ms_shards_remove(&h->shards, json_string_value(id));
+        ms_http_tensors_remove(&h->shards, json_string_value(id));
     json_decref(ids);
-    ms_shards_stats(&h->shards, &count, &bytes);
+    ms_http_tensors_stats(&h->shards, &count, &bytes);
     ms_http_reply_json(c,
                        200,
                        MS_JSON({"status", json_string("ok")},

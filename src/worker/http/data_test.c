@@ -60,7 +60,7 @@ static void set_own_bytes(struct rig *rig, void *arg)
 /* Before its body has come. */
 static void test_no_room(void **state)
 {
-    uint64_t full = MS_SHARDS_OWN_MAX, none = 0;
+    uint64_t full = MS_HTTP_TENSORS_OWN_MAX, none = 0;
     struct rig rig;
 
     (void)state;

@@ -313,7 +313,7 @@ struct ms_worker_http *ms_worker_http_create(const struct ms_worker_http_options
     ms_list_init(&h->calls);
     ms_list_init(&h->children);
     ms_list_init(&h->puts);
-    ms_shards_init(&h->shards);
+    ms_http_tensors_init(&h->shards);
     ms_http_server_init(&h->server, o->loop, &conn_ops, h);
     h->server.conns_max = ms_worker_http_conns_max(2);
     if (o->boot->http_open)
@@ -339,7 +339,7 @@ void ms_worker_http_destroy(struct ms_worker_http *h)
     ms_http_children_finish(h);
     ms_timer_finish(&h->lease);
     ms_timer_finish(&h->puts_turn);
-    ms_shards_finish(&h->shards);
+    ms_http_tensors_finish(&h->shards);
     ms_watch_finish(&h->end_watch);
     ms_fd_close(&h->end_fd);
     json_decref(h->env);
@@ -352,7 +352,7 @@ void ms_worker_http_forget(struct ms_worker_http *h)
     close(h->end_fd);
 }
 
-struct ms_shards *ms_worker_http_shards(struct ms_worker_http *h)
+struct ms_http_tensors *ms_worker_http_shards(struct ms_worker_http *h)
 {
     return &h->shards;
 }

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "proto/muster.pb-c.h"
 #include "wire/server/server.h"
-#include "worker/http/shards.h"
+#include "worker/http/tensors.h"
 
 #include <jansson.h>
 
@@ -52,11 +52,11 @@ void ms_worker_http_serve(struct ms_worker_http *h, int fd);
 /* The worker ends: queued calls and all that come are answered with 503. Any thread. */
 void ms_worker_http_end(struct ms_worker_http *h);
 
-/* Keep a tensor that others may fetch, as ms_shards_add; and what is kept. Any thread. */
+/* Keep a tensor that others may fetch, as ms_http_tensors_add; and what is kept. Any thread. */
 int ms_worker_http_keep(struct ms_worker_http *h,
-                        const struct ms_shard *with,
+                        const struct ms_http_tensor *with,
                         struct ms_error *err);
-struct ms_shards *ms_worker_http_shards(struct ms_worker_http *h);
+struct ms_http_tensors *ms_worker_http_shards(struct ms_worker_http *h);
 
 /* Connections: at most MS_HTTP_CONNS_MAX, and 1/`share` of the descriptors that this process
  * may open, because the engine needs some too. */

@@ -35,7 +35,7 @@ struct ms_worker_http {
     struct ms_list children; /* forked beside this worker */
     size_t children_living;
     json_t *env; /* what /set_env has set: for children */
-    struct ms_shards shards;
+    struct ms_http_tensors shards;
     struct ms_timer lease; /* of the shard that was not used for longest */
     struct ms_list puts;   /* tensors that are being decoded, in the order of their */
     struct ms_timer puts_turn;

@@ -198,11 +198,12 @@ static int keep(struct http_put *put, struct ms_error *err)
     MS_CLEANUP(ms_cleanup_free)
     char *shape = json_dumps(json_object_get(put->json, "shape"), JSON_COMPACT);
     uint8_t *less;
-    struct ms_shard with = {.id = put->id,
-                            .type = is_torch ? (char[]){"tensor"} : (char[]){"ndarray"},
-                            .dtype = dtype,
-                            .shape = shape,
-                            .len = put->len};
+    struct ms_http_tensor with = {.id = put->id,
+                                  .type = is_torch ? (char[]){"tensor"}
+                                                   : (char[]){"ndarray"},
+                                  .dtype = dtype,
+                                  .shape = shape,
+                                  .len = put->len};
 
     if (put->size != put->tensor.sent_size)
         return ms_error_set(err,
@@ -301,5 +302,5 @@ void ms_http_put(struct ms_worker_http *h,
 /* bfloat16 comes as float32, twice as long as it is kept. */
 uint64_t ms_http_put_max(struct ms_worker_http *h, const char *id)
 {
-    return ms_shards_room(&h->shards, id) * 2 / 3 * 4 + REST_MAX;
+    return ms_http_tensors_room(&h->shards, id) * 2 / 3 * 4 + REST_MAX;
 }

@@ -297,7 +297,7 @@ void ms_call_invoke(struct muster_call *call,
     muster_value_destroy(call->arguments);
 }
 
-void ms_call_run(struct ms_engines *e, struct ms_request *r)
+void ms_call_run(struct ms_native_engines *e, struct ms_request *r)
 {
     static struct muster_error err; /* the engine's thread alone runs this */
     struct muster_call call = {.request = r,
@@ -309,7 +309,7 @@ void ms_call_run(struct ms_engines *e, struct ms_request *r)
     const struct ms_native_method *m;
 
     ms_report_clear(&err);
-    m = ms_engine_method(e, r->method, &kind, &err);
+    m = ms_native_engine_method(e, r->method, &kind, &err);
     if (!m) {
         ms_request_fail_report(r, kind, -ENOENT, &err);
         return;

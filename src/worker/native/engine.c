@@ -128,7 +128,7 @@ static int check_class(const struct muster_worker_class *c,
 
 /* "libreward.so:reward" */
 static int
-find_class(const char *what, struct ms_engine *engine, struct muster_error *err)
+find_class(const char *what, struct ms_native_engine *engine, struct muster_error *err)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = strdup(what);
     char *symbol = path ? strrchr(path, ':') : NULL;
@@ -154,7 +154,8 @@ find_class(const char *what, struct ms_engine *engine, struct muster_error *err)
 
 /* ---- engines --------------------------------------------------------------------- */
 
-static struct ms_engine *find_engine(const struct ms_engines *e, const char *name)
+static struct ms_native_engine *find_engine(const struct ms_native_engines *e,
+                                            const char *name)
 {
     for (size_t i = 0; i < e->count; i++)
         if (strcmp(e->at[i]->name, name) == 0)
@@ -162,7 +163,7 @@ static struct ms_engine *find_engine(const struct ms_engines *e, const char *nam
     return NULL;
 }
 
-static void engine_free(struct ms_engine *engine)
+static void engine_free(struct ms_native_engine *engine)
 {
     if (!engine)
         return;
@@ -173,7 +174,7 @@ static void engine_free(struct ms_engine *engine)
 }
 
 /* Engines came or went: what was found may be another one's now, and health names them. */
-static void note_change(struct ms_engines *e)
+static void note_change(struct ms_native_engines *e)
 {
     const char *names[MS_NATIVE_ENGINES_MAX];
 
@@ -185,8 +186,8 @@ static void note_change(struct ms_engines *e)
     ms_host_set_engines(e->host, names, e->count);
 }
 
-static Muster__Failure__Kind construct(struct ms_engines *e,
-                                       struct ms_engine *engine,
+static Muster__Failure__Kind construct(struct ms_native_engines *e,
+                                       struct ms_native_engine *engine,
                                        const struct muster_value *spec,
                                        struct muster_error *err)
 {
@@ -213,15 +214,15 @@ static Muster__Failure__Kind construct(struct ms_engines *e,
     return MUSTER__FAILURE__KIND__RAISED;
 }
 
-Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
-                                       const struct muster_value *spec,
-                                       struct muster_error *err)
+Muster__Failure__Kind ms_native_engine_create(struct ms_native_engines *e,
+                                              const struct muster_value *spec,
+                                              struct muster_error *err)
 {
     size_t len = 0;
     const char *name = muster_value_get_text(muster_map_find(spec, "name"), &len);
     const char *class = muster_value_get_text(muster_map_find(spec, "cls"), NULL);
     struct ms_error why = {0};
-    struct ms_engine *engine;
+    struct ms_native_engine *engine;
     Muster__Failure__Kind kind;
 
     if (!name || !class)
@@ -254,23 +255,25 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
     return MS_NATIVE_OK;
 }
 
-static void engine_end(struct ms_engine *engine)
+static void engine_end(struct ms_native_engine *engine)
 {
     if (engine->class->destroy)
         engine->class->destroy(engine->self);
     engine_free(engine);
 }
 
-Muster__Failure__Kind
-ms_engine_destroy(struct ms_engines *e, const char *name, struct muster_error *err)
+Muster__Failure__Kind ms_native_engine_destroy(struct ms_native_engines *e,
+                                               const char *name,
+                                               struct muster_error *err)
 {
     for (size_t i = 0; name && i < e->count; i++) {
-        struct ms_engine *engine = e->at[i];
+        struct ms_native_engine *engine = e->at[i];
 
         if (strcmp(engine->name, name) != 0)
             continue;
-        memmove(
-            &e->at[i], &e->at[i + 1], (--e->count - i) * sizeof(struct ms_engine *));
+        memmove(&e->at[i],
+                &e->at[i + 1],
+                (--e->count - i) * sizeof(struct ms_native_engine *));
         note_change(e);
         engine_end(engine);
         return MS_NATIVE_OK;
@@ -280,28 +283,29 @@ ms_engine_destroy(struct ms_engines *e, const char *name, struct muster_error *e
     return MUSTER__FAILURE__KIND__NO_ENGINE;
 }
 
-void ms_engines_configure(struct ms_engines *e, struct muster_value *config)
+void ms_native_engines_configure(struct ms_native_engines *e,
+                                 struct muster_value *config)
 {
     muster_value_destroy(e->context.config);
     e->context.config = config;
 }
 
-void ms_engines_destroy_all(struct ms_engines *e)
+void ms_native_engines_destroy_all(struct ms_native_engines *e)
 {
     while (e->count)
         engine_end(e->at[--e->count]);
-    ms_engines_configure(e, NULL);
+    ms_native_engines_configure(e, NULL);
 }
 
 /* ---- methods --------------------------------------------------------------------- */
 
-Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
-                                            const char *engine_name,
-                                            const char *name,
-                                            struct ms_native_method *out,
-                                            struct muster_error *err)
+Muster__Failure__Kind ms_native_engine_find_method(const struct ms_native_engines *e,
+                                                   const char *engine_name,
+                                                   const char *name,
+                                                   struct ms_native_method *out,
+                                                   struct muster_error *err)
 {
-    const struct ms_engine *engine = find_engine(e, engine_name);
+    const struct ms_native_engine *engine = find_engine(e, engine_name);
     const struct muster_method *method;
 
     if (!engine) {
@@ -325,10 +329,10 @@ Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
     return MS_NATIVE_OK;
 }
 
-const struct ms_native_method *ms_engine_method(struct ms_engines *e,
-                                                const struct ms_method *m,
-                                                Muster__Failure__Kind *kind,
-                                                struct muster_error *err)
+const struct ms_native_method *ms_native_engine_method(struct ms_native_engines *e,
+                                                       const struct ms_method *m,
+                                                       Muster__Failure__Kind *kind,
+                                                       struct muster_error *err)
 {
     if (ms_array_reserve(
             &e->methods, &e->method_room, m->index + 1, sizeof *e->methods) < 0) {
@@ -338,6 +342,7 @@ const struct ms_native_method *ms_engine_method(struct ms_engines *e,
     }
     if (e->methods[m->index].engine)
         return &e->methods[m->index];
-    *kind = ms_engine_find_method(e, m->engine, m->name, &e->methods[m->index], err);
+    *kind =
+        ms_native_engine_find_method(e, m->engine, m->name, &e->methods[m->index], err);
     return *kind == MS_NATIVE_OK ? &e->methods[m->index] : NULL;
 }

@@ -124,7 +124,8 @@ static const char *text_at(const json_t *body, const char *name)
 
 /* ---- what can be asked ----------------------------------------------------------- */
 
-static void do_configure(struct ms_engines *e, struct ms_request *r, const json_t *body)
+static void
+do_configure(struct ms_native_engines *e, struct ms_request *r, const json_t *body)
 {
     struct ms_error why = {0};
     struct muster_value *value =
@@ -134,7 +135,7 @@ static void do_configure(struct ms_engines *e, struct ms_request *r, const json_
         refuse_value(r, &why);
         return;
     }
-    ms_engines_configure(e, value);
+    ms_native_engines_configure(e, value);
     answer(r,
            "200",
            MS_JSON({"status", json_string("success")},
@@ -156,7 +157,8 @@ static const char *variable(const char *name, const json_t *value, char room[32]
     return is_text(value) ? json_string_value(value) : NULL;
 }
 
-static void do_set_env(struct ms_engines *e, struct ms_request *r, const json_t *body)
+static void
+do_set_env(struct ms_native_engines *e, struct ms_request *r, const json_t *body)
 {
     json_t *env = json_object_get(body, "env"), *value;
     const char *name;
@@ -186,7 +188,7 @@ static void do_set_env(struct ms_engines *e, struct ms_request *r, const json_t 
     answer(r, "200", json_pack("{s:s}", "status", "success"));
 }
 
-/* As ms_engine_create wants it. */
+/* As ms_native_engine_create wants it. */
 static struct muster_value *spec_of(const json_t *body, struct ms_error *why)
 {
     json_t *args = json_object_get(body, "init_args");
@@ -204,7 +206,7 @@ static struct muster_value *spec_of(const json_t *body, struct ms_error *why)
 }
 
 static void
-do_create_engine(struct ms_engines *e, struct ms_request *r, const json_t *body)
+do_create_engine(struct ms_native_engines *e, struct ms_request *r, const json_t *body)
 {
     static struct muster_error err; /* the engine's thread alone runs this */
     struct ms_error why = {0};
@@ -216,7 +218,7 @@ do_create_engine(struct ms_engines *e, struct ms_request *r, const json_t *body)
         return;
     }
     ms_report_clear(&err);
-    kind = ms_engine_create(e, spec, &err);
+    kind = ms_native_engine_create(e, spec, &err);
     muster_value_destroy(spec);
     if (kind != MS_NATIVE_OK)
         ms_request_fail_report(r, kind, err.code, &err);
@@ -255,7 +257,8 @@ static bool check_call(struct ms_request *r, const json_t *body)
     return false;
 }
 
-static void do_call(struct ms_engines *e, struct ms_request *r, const json_t *body)
+static void
+do_call(struct ms_native_engines *e, struct ms_request *r, const json_t *body)
 {
     static struct muster_error err; /* the engine's thread alone runs this */
     struct muster_call call = {.request = r,
@@ -270,8 +273,8 @@ static void do_call(struct ms_engines *e, struct ms_request *r, const json_t *bo
     if (!check_call(r, body))
         return;
     ms_report_clear(&err);
-    kind =
-        ms_engine_find_method(e, text_at(body, "engine_name"), call.method, &m, &err);
+    kind = ms_native_engine_find_method(
+        e, text_at(body, "engine_name"), call.method, &m, &err);
     if (kind != MS_NATIVE_OK) {
         ms_request_fail_report(r, kind, -ENOENT, &err);
         return;
@@ -289,7 +292,7 @@ static void do_call(struct ms_engines *e, struct ms_request *r, const json_t *bo
 static const struct {
     uint16_t op;
     struct field fields[5]; /* that its body must have; NULL-terminated */
-    void (*run)(struct ms_engines *e, struct ms_request *r, const json_t *body);
+    void (*run)(struct ms_native_engines *e, struct ms_request *r, const json_t *body);
 } operations[] = {
     {MS_OP_HTTP_CONFIGURE, {{"config", PRESENT}, {"rank", PRESENT}}, do_configure},
     {MS_OP_HTTP_SET_ENV, {{"env", OBJECT}}, do_set_env},
@@ -307,7 +310,7 @@ static const struct {
      do_call},
 };
 
-bool ms_native_http(struct ms_engines *e, struct ms_request *r)
+bool ms_native_http(struct ms_native_engines *e, struct ms_request *r)
 {
     struct ms_error why = {0};
     json_t *body;

@@ -31,20 +31,20 @@ static Muster__Failure__Kind set_env(const struct muster_value *env,
     return MS_NATIVE_OK;
 }
 
-static Muster__Failure__Kind operate(struct ms_engines *e,
+static Muster__Failure__Kind operate(struct ms_native_engines *e,
                                      uint16_t op,
                                      struct muster_value **argument,
                                      struct muster_error *err)
 {
     switch (op) {
     case MS_OP_CREATE_ENGINE:
-        return ms_engine_create(e, *argument, err);
+        return ms_native_engine_create(e, *argument, err);
     case MS_OP_DESTROY_ENGINE:
-        return ms_engine_destroy(e, muster_value_get_text(*argument, NULL), err);
+        return ms_native_engine_destroy(e, muster_value_get_text(*argument, NULL), err);
     case MS_OP_SET_ENV:
         return set_env(*argument, err);
     case MS_OP_CONFIGURE:
-        ms_engines_configure(e, *argument);
+        ms_native_engines_configure(e, *argument);
         *argument = NULL;
         return MS_NATIVE_OK;
     default:
@@ -53,7 +53,7 @@ static Muster__Failure__Kind operate(struct ms_engines *e,
     }
 }
 
-static void run_operation(struct ms_engines *e, struct ms_request *r)
+static void run_operation(struct ms_native_engines *e, struct ms_request *r)
 {
     static struct muster_error err;
     struct ms_error why = {0};
@@ -115,7 +115,7 @@ static int take_fd(const char *name)
     return fd;
 }
 
-static void serve(struct ms_engines *e)
+static void serve(struct ms_native_engines *e)
 {
     for (;;) {
         struct ms_request *r = NULL;
@@ -134,7 +134,7 @@ static void serve(struct ms_engines *e)
 
 int ms_native_main(void)
 {
-    static struct ms_engines engines;
+    static struct ms_native_engines engines;
     struct ms_error err = {0};
     struct ms_host_options o = {.control_fd = take_fd("MUSTER_CONTROL_FD"),
                                 .listen_fd = take_fd("MUSTER_LISTEN_FD"),
@@ -156,7 +156,7 @@ int ms_native_main(void)
     prepare_signals();
     ms_context_init(&engines.context, ms_host_boot(engines.host));
     serve(&engines);
-    ms_engines_destroy_all(&engines);
+    ms_native_engines_destroy_all(&engines);
     fflush(NULL);
     _exit(128 + SIGTERM); /* without exit handlers: the I/O thread runs on */
 }

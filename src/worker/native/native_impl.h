@@ -25,7 +25,7 @@ struct muster_context {
     struct muster_value *config;
 };
 
-struct ms_engine {
+struct ms_native_engine {
     char *name;
     void *library;
     const struct muster_worker_class *class;
@@ -34,14 +34,14 @@ struct ms_engine {
 
 /* What a request's method means here. */
 struct ms_native_method {
-    const struct ms_engine *engine; /* NULL: not looked for */
+    const struct ms_native_engine *engine; /* NULL: not looked for */
     const struct muster_method *method;
 };
 
-struct ms_engines {
+struct ms_native_engines {
     struct ms_host *host; /* whose health names them; borrowed */
     struct muster_context context;
-    struct ms_engine *at[MS_NATIVE_ENGINES_MAX];
+    struct ms_native_engine *at[MS_NATIVE_ENGINES_MAX];
     size_t count;
     struct ms_native_method *methods; /* by ms_method.index */
     size_t method_room;
@@ -51,24 +51,26 @@ struct ms_engines {
 #define MS_NATIVE_OK ((Muster__Failure__Kind)-1)
 
 void ms_context_init(struct muster_context *ctx, const Muster__WorkerBoot *boot);
-Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
-                                       const struct muster_value *spec,
-                                       struct muster_error *err);
-Muster__Failure__Kind
-ms_engine_destroy(struct ms_engines *e, const char *name, struct muster_error *err);
-void ms_engines_destroy_all(struct ms_engines *e);
+Muster__Failure__Kind ms_native_engine_create(struct ms_native_engines *e,
+                                              const struct muster_value *spec,
+                                              struct muster_error *err);
+Muster__Failure__Kind ms_native_engine_destroy(struct ms_native_engines *e,
+                                               const char *name,
+                                               struct muster_error *err);
+void ms_native_engines_destroy_all(struct ms_native_engines *e);
 /* Takes `config`. */
-void ms_engines_configure(struct ms_engines *e, struct muster_value *config);
-Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
-                                            const char *engine_name,
-                                            const char *name,
-                                            struct ms_native_method *out,
-                                            struct muster_error *err);
+void ms_native_engines_configure(struct ms_native_engines *e,
+                                 struct muster_value *config);
+Muster__Failure__Kind ms_native_engine_find_method(const struct ms_native_engines *e,
+                                                   const char *engine_name,
+                                                   const char *name,
+                                                   struct ms_native_method *out,
+                                                   struct muster_error *err);
 /* NULL with *kind and err told. */
-const struct ms_native_method *ms_engine_method(struct ms_engines *e,
-                                                const struct ms_method *m,
-                                                Muster__Failure__Kind *kind,
-                                                struct muster_error *err);
+const struct ms_native_method *ms_native_engine_method(struct ms_native_engines *e,
+                                                       const struct ms_method *m,
+                                                       Muster__Failure__Kind *kind,
+                                                       struct muster_error *err);
 
 /* call.c */
 struct muster_call {
@@ -92,7 +94,7 @@ void ms_request_fail_report(struct ms_request *r,
                             int rc,
                             const struct muster_error *err);
 /* Decode the arguments, run the method, see that it is answered. */
-void ms_call_run(struct ms_engines *e, struct ms_request *r);
+void ms_call_run(struct ms_native_engines *e, struct ms_request *r);
 /* The last two of these. `err` is lent to the method. Destroys the arguments. */
 void ms_call_invoke(struct muster_call *call,
                     const struct ms_native_method *m,
@@ -101,7 +103,7 @@ void ms_call_invoke(struct muster_call *call,
 /* http.c */
 /* Do what the JSON in its body asks, and answer with JSON (ops MS_OP_HTTP_*). False: it is
  * none of these. */
-bool ms_native_http(struct ms_engines *e, struct ms_request *r);
+bool ms_native_http(struct ms_native_engines *e, struct ms_request *r);
 /* A result as the answer to a call: the count of pieces, which borrow from *text (malloc'd,
  * yours); or a negative errno as of ms_value_to_json. */
 int ms_native_http_result(const struct muster_value *value,

@@ -1,5 +1,5 @@
-/* shards.c - tensors that a worker keeps for others to fetch by HTTP */
-#include "worker/http/shards.h"
+/* tensors.c - tensors that a worker keeps for others to fetch by HTTP */
+#include "worker/http/tensors.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/lock.h"
@@ -11,10 +11,11 @@
 
 static int compare(const void *a, const void *b)
 {
-    return strcmp(((const struct ms_shard *)a)->id, ((const struct ms_shard *)b)->id);
+    return strcmp(((const struct ms_http_tensor *)a)->id,
+                  ((const struct ms_http_tensor *)b)->id);
 }
 
-static void shard_free(struct ms_shard *shard)
+static void shard_free(struct ms_http_tensor *shard)
 {
     ms_held_unref(shard->held);
     free(shard->memory);
@@ -26,7 +27,8 @@ static void shard_free(struct ms_shard *shard)
 }
 
 /* With the lock held; what is to be freed without it, or NULL. */
-static struct ms_shard *unref_locked(struct ms_shards *s, struct ms_shard *shard)
+static struct ms_http_tensor *unref_locked(struct ms_http_tensors *s,
+                                           struct ms_http_tensor *shard)
 {
     if (--shard->refs > 0)
         return NULL;
@@ -35,7 +37,7 @@ static struct ms_shard *unref_locked(struct ms_shards *s, struct ms_shard *shard
     return shard;
 }
 
-void ms_shard_unref(struct ms_shards *s, struct ms_shard *shard)
+void ms_http_tensor_unref(struct ms_http_tensors *s, struct ms_http_tensor *shard)
 {
     pthread_mutex_lock(&s->lock);
     shard = unref_locked(s, shard);
@@ -44,16 +46,17 @@ void ms_shard_unref(struct ms_shards *s, struct ms_shard *shard)
         shard_free(shard);
 }
 
-static struct ms_shard *find_locked(struct ms_shards *s, const char *id)
+static struct ms_http_tensor *find_locked(struct ms_http_tensors *s, const char *id)
 {
-    struct ms_shard key = {.id = (char *)(uintptr_t)id};
+    struct ms_http_tensor key = {.id = (char *)(uintptr_t)id};
     void *found = tfind(&key, &s->by_id, compare);
 
-    return found ? *(struct ms_shard **)found : NULL;
+    return found ? *(struct ms_http_tensor **)found : NULL;
 }
 
 /* Out of the table; as unref_locked. */
-static struct ms_shard *remove_locked(struct ms_shards *s, struct ms_shard *shard)
+static struct ms_http_tensor *remove_locked(struct ms_http_tensors *s,
+                                            struct ms_http_tensor *shard)
 {
     tdelete(shard, &s->by_id, compare);
     ms_list_remove(&shard->link);
@@ -62,16 +65,16 @@ static struct ms_shard *remove_locked(struct ms_shards *s, struct ms_shard *shar
     return unref_locked(s, shard);
 }
 
-void ms_shards_init(struct ms_shards *s)
+void ms_http_tensors_init(struct ms_http_tensors *s)
 {
-    *s = (struct ms_shards){0};
+    *s = (struct ms_http_tensors){0};
     pthread_mutex_init(&s->lock, NULL);
     ms_list_init(&s->by_use);
 }
 
-void ms_shards_finish(struct ms_shards *s)
+void ms_http_tensors_finish(struct ms_http_tensors *s)
 {
-    ms_list_each (shard, &s->by_use, struct ms_shard, link) {
+    ms_list_each (shard, &s->by_use, struct ms_http_tensor, link) {
         remove_locked(s, shard);
         shard_free(shard);
     }
@@ -89,48 +92,50 @@ static bool is_word(const char *text, size_t max)
 }
 
 /* One that is replaced makes room, unless somebody reads it still. */
-static uint64_t room_locked(const struct ms_shards *s, const struct ms_shard *before)
+static uint64_t room_locked(const struct ms_http_tensors *s,
+                            const struct ms_http_tensor *before)
 {
     bool goes = before && before->memory && before->refs == 1;
 
-    return MS_SHARDS_OWN_MAX - s->own_bytes + (goes ? before->len : 0);
+    return MS_HTTP_TENSORS_OWN_MAX - s->own_bytes + (goes ? before->len : 0);
 }
 
-uint64_t ms_shards_room(struct ms_shards *s, const char *id)
+uint64_t ms_http_tensors_room(struct ms_http_tensors *s, const char *id)
 {
     MS_LOCK(&s->lock);
 
     return room_locked(s, find_locked(s, id));
 }
 
-bool ms_shard_is_widened(const struct ms_shard *shard)
+bool ms_http_tensor_is_widened(const struct ms_http_tensor *shard)
 {
     return strcmp(shard->dtype, "torch.bfloat16") == 0;
 }
 
-static int check_words(const struct ms_shard *with, struct ms_error *err)
+static int check_words(const struct ms_http_tensor *with, struct ms_error *err)
 {
-    if (!is_word(with->id, MS_SHARD_ID_MAX))
+    if (!is_word(with->id, MS_HTTP_TENSOR_ID_MAX))
         return ms_error_set(err,
                             -EINVAL,
                             "a shard's id has up to %u plain characters",
-                            MS_SHARD_ID_MAX);
-    if (!is_word(with->dtype, MS_NAME_MAX) || !is_word(with->shape, MS_SHARD_ID_MAX))
+                            MS_HTTP_TENSOR_ID_MAX);
+    if (!is_word(with->dtype, MS_NAME_MAX) ||
+        !is_word(with->shape, MS_HTTP_TENSOR_ID_MAX))
         return ms_error_set(err, -EINVAL, "this dtype or shape is none");
-    if (ms_shard_is_widened(with) && with->len % 2)
+    if (ms_http_tensor_is_widened(with) && with->len % 2)
         return ms_error_set(err, -EINVAL, "bfloat16 has an even number of bytes");
     return 0;
 }
 
 /* Whether there is room for it in place of `before`. */
-static int check_room(const struct ms_shards *s,
-                      const struct ms_shard *with,
-                      const struct ms_shard *before,
+static int check_room(const struct ms_http_tensors *s,
+                      const struct ms_http_tensor *with,
+                      const struct ms_http_tensor *before,
                       struct ms_error *err)
 {
-    if (!before && s->count >= MS_SHARDS_MAX)
+    if (!before && s->count >= MS_HTTP_TENSORS_MAX)
         return ms_error_set(
-            err, -ENOSPC, "there are %u shards here: clear some", MS_SHARDS_MAX);
+            err, -ENOSPC, "there are %u shards here: clear some", MS_HTTP_TENSORS_MAX);
     if (with->memory && with->len > room_locked(s, before))
         return ms_error_set(
             err,
@@ -140,9 +145,10 @@ static int check_room(const struct ms_shards *s,
     return 0;
 }
 
-static struct ms_shard *shard_create(const struct ms_shard *with, int64_t now_ns)
+static struct ms_http_tensor *shard_create(const struct ms_http_tensor *with,
+                                           int64_t now_ns)
 {
-    struct ms_shard *shard = malloc(sizeof *shard);
+    struct ms_http_tensor *shard = malloc(sizeof *shard);
 
     if (!shard) {
         ms_held_unref(with->held);
@@ -164,12 +170,12 @@ static struct ms_shard *shard_create(const struct ms_shard *with, int64_t now_ns
 }
 
 /* With the lock held; *old is to be freed without it. */
-static int add_locked(struct ms_shards *s,
-                      struct ms_shard *shard,
-                      struct ms_shard **old,
+static int add_locked(struct ms_http_tensors *s,
+                      struct ms_http_tensor *shard,
+                      struct ms_http_tensor **old,
                       struct ms_error *err)
 {
-    struct ms_shard *before = find_locked(s, shard->id);
+    struct ms_http_tensor *before = find_locked(s, shard->id);
 
     if (before)
         *old = remove_locked(s, before);
@@ -183,12 +189,12 @@ static int add_locked(struct ms_shards *s,
     return 0;
 }
 
-int ms_shards_add(struct ms_shards *s,
-                  const struct ms_shard *with,
-                  int64_t now_ns,
-                  struct ms_error *err)
+int ms_http_tensors_add(struct ms_http_tensors *s,
+                        const struct ms_http_tensor *with,
+                        int64_t now_ns,
+                        struct ms_error *err)
 {
-    struct ms_shard *shard = shard_create(with, now_ns), *old = NULL;
+    struct ms_http_tensor *shard = shard_create(with, now_ns), *old = NULL;
     int rc;
 
     if (!shard)
@@ -211,10 +217,11 @@ int ms_shards_add(struct ms_shards *s,
     return rc;
 }
 
-struct ms_shard *ms_shards_find(struct ms_shards *s, const char *id, int64_t now_ns)
+struct ms_http_tensor *
+ms_http_tensors_find(struct ms_http_tensors *s, const char *id, int64_t now_ns)
 {
     MS_LOCK(&s->lock);
-    struct ms_shard *shard = find_locked(s, id);
+    struct ms_http_tensor *shard = find_locked(s, id);
 
     if (!shard)
         return NULL;
@@ -225,9 +232,9 @@ struct ms_shard *ms_shards_find(struct ms_shards *s, const char *id, int64_t now
     return shard;
 }
 
-bool ms_shards_remove(struct ms_shards *s, const char *id)
+bool ms_http_tensors_remove(struct ms_http_tensors *s, const char *id)
 {
-    struct ms_shard *shard, *last = NULL;
+    struct ms_http_tensor *shard, *last = NULL;
 
     pthread_mutex_lock(&s->lock);
     shard = find_locked(s, id);
@@ -239,7 +246,7 @@ bool ms_shards_remove(struct ms_shards *s, const char *id)
     return shard != NULL;
 }
 
-void ms_shards_stats(struct ms_shards *s, size_t *count, uint64_t *bytes)
+void ms_http_tensors_stats(struct ms_http_tensors *s, size_t *count, uint64_t *bytes)
 {
     MS_LOCK(&s->lock);
 
@@ -248,18 +255,18 @@ void ms_shards_stats(struct ms_shards *s, size_t *count, uint64_t *bytes)
 }
 
 /* The one whose lease ends first, if it has ended; *next_ns: when it ends. */
-static struct ms_shard *
-take_expired(struct ms_shards *s, int64_t now_ns, int64_t *next_ns)
+static struct ms_http_tensor *
+take_expired(struct ms_http_tensors *s, int64_t now_ns, int64_t *next_ns)
 {
     MS_LOCK(&s->lock);
-    struct ms_shard *first;
+    struct ms_http_tensor *first;
 
     *next_ns = MS_NEVER;
     s->is_watched = !ms_list_is_empty(&s->by_use);
     if (!s->is_watched)
         return NULL;
-    first = ms_list_first(&s->by_use, struct ms_shard, link);
-    *next_ns = first->used_ns + MS_SHARD_LEASE_NS;
+    first = ms_list_first(&s->by_use, struct ms_http_tensor, link);
+    *next_ns = first->used_ns + MS_HTTP_TENSOR_LEASE_NS;
     if (*next_ns > now_ns)
         return NULL;
     first->refs++; /* the caller's */
@@ -267,12 +274,12 @@ take_expired(struct ms_shards *s, int64_t now_ns, int64_t *next_ns)
     return first;
 }
 
-int64_t ms_shards_expire(struct ms_shards *s, int64_t now_ns)
+int64_t ms_http_tensors_expire(struct ms_http_tensors *s, int64_t now_ns)
 {
-    struct ms_shard *shard;
+    struct ms_http_tensor *shard;
     int64_t next_ns;
 
     while ((shard = take_expired(s, now_ns, &next_ns)))
-        ms_shard_unref(s, shard);
+        ms_http_tensor_unref(s, shard);
     return next_ns;
 }

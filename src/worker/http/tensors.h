@@ -1,15 +1,15 @@
-/* shards.h - tensors that a worker keeps for others to fetch by HTTP, under ids
+/* tensors.h - tensors that a worker keeps for others to fetch by HTTP, under ids
  *
  * What an engine has returned (AReaL's RTensor names it by a shard id) or a client has PUT.
  * The bytes of a result are an object of the node's store, in their own dtype; small ones
- * and those of clients, MS_SHARDS_OWN_MAX in all, are this process's. A shard ends when it
- * is removed, replaced, or was not asked for during MS_SHARD_LEASE_NS; who holds a reference
+ * and those of clients, MS_HTTP_TENSORS_OWN_MAX in all, are this process's. A shard ends when it
+ * is removed, replaced, or was not asked for during MS_HTTP_TENSOR_LEASE_NS; who holds a reference
  * goes on reading. With the process all end.
  *
  * Any thread.
  */
-#ifndef MS_WORKER_HTTP_SHARDS_H
-#define MS_WORKER_HTTP_SHARDS_H
+#ifndef MS_WORKER_HTTP_TENSORS_H
+#define MS_WORKER_HTTP_TENSORS_H
 
 #include "base/error.h"
 #include "base/list.h"
@@ -17,7 +17,7 @@
 
 #include <pthread.h>
 
-struct ms_shard {
+struct ms_http_tensor {
     char *id;
     char *type;  /* "tensor" or "ndarray" */
     char *dtype; /* "torch.float32", "<f4" */
@@ -34,36 +34,37 @@ struct ms_shard {
     struct ms_list link; /* shards->by_use */
 };
 
-struct ms_shards {
+struct ms_http_tensors {
     pthread_mutex_t lock;
     void *by_id;           /* <search.h>: a tree */
     struct ms_list by_use; /* the longest unused first */
     size_t count;
     uint64_t bytes, own_bytes;
-    bool is_watched; /* somebody will call ms_shards_expire */
+    bool is_watched; /* somebody will call ms_http_tensors_expire */
 };
 
-void ms_shards_init(struct ms_shards *s);
-void ms_shards_finish(struct ms_shards *s);
+void ms_http_tensors_init(struct ms_http_tensors *s);
+void ms_http_tensors_finish(struct ms_http_tensors *s);
 
 /* Keep a copy of these texts, with `held` or `memory`, which is taken over, also on failure. One
- * of the same id is replaced. 0; 1: the first since ms_shards_expire found none, which is to be
+ * of the same id is replaced. 0; 1: the first since ms_http_tensors_expire found none, which is to be
  * called again; -EINVAL: the texts are none of these; -ENOSPC, -ENOMEM. */
-int ms_shards_add(struct ms_shards *s,
-                  const struct ms_shard *with,
-                  int64_t now_ns,
-                  struct ms_error *err);
+int ms_http_tensors_add(struct ms_http_tensors *s,
+                        const struct ms_http_tensor *with,
+                        int64_t now_ns,
+                        struct ms_error *err);
 /* bfloat16, which travels as float32: numpy has no other name for it. */
-bool ms_shard_is_widened(const struct ms_shard *shard);
+bool ms_http_tensor_is_widened(const struct ms_http_tensor *shard);
 /* How many bytes one of this id may have outside of the store. */
-uint64_t ms_shards_room(struct ms_shards *s, const char *id);
+uint64_t ms_http_tensors_room(struct ms_http_tensors *s, const char *id);
 /* A new reference, and its lease begins anew; NULL: there is none. */
-struct ms_shard *ms_shards_find(struct ms_shards *s, const char *id, int64_t now_ns);
-void ms_shard_unref(struct ms_shards *s, struct ms_shard *shard);
+struct ms_http_tensor *
+ms_http_tensors_find(struct ms_http_tensors *s, const char *id, int64_t now_ns);
+void ms_http_tensor_unref(struct ms_http_tensors *s, struct ms_http_tensor *shard);
 /* Whether it was there. */
-bool ms_shards_remove(struct ms_shards *s, const char *id);
-void ms_shards_stats(struct ms_shards *s, size_t *count, uint64_t *bytes);
+bool ms_http_tensors_remove(struct ms_http_tensors *s, const char *id);
+void ms_http_tensors_stats(struct ms_http_tensors *s, size_t *count, uint64_t *bytes);
 /* Those whose lease has ended go. When the next one ends; MS_NEVER: there are none. */
-int64_t ms_shards_expire(struct ms_shards *s, int64_t now_ns);
+int64_t ms_http_tensors_expire(struct ms_http_tensors *s, int64_t now_ns);
 
 #endif
