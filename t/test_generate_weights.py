@@ -258,6 +258,17 @@ def test_pause_and_resume(cluster: Make) -> None:
             check(group.result(WAIT_S), 60, 2)
 
 
+def test_a_restored_job_begins_no_more_than_before(cluster: Make) -> None:
+    c = cluster(Engine, 2)
+    c.execute_all_sync("set_weights", 100)
+    with Scheduler(c, max_staleness=1, batch=2, version=100) as sched:
+        groups = [sched.submit([i], key=i, max_new_tokens=9) for i in range(8)]
+        until(lambda: sched.stats()["ready"] == 4)
+        assert sched.stats()["held"] == 4
+        assert sched.get_batch(2, timeout=WAIT_S).to_batch()["versions"][0][0] == 100
+        assert not any(g.error for g in groups)
+
+
 def test_staleness(cluster: Make) -> None:
     c = cluster(Engine, 2)
     with Scheduler(c, max_staleness=1, batch=2) as sched:

@@ -96,6 +96,8 @@ int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e
     if (e->version < s->version)
         return -EINVAL;
     s->version = e->version;
+    if (s->order == 0) /* before the first group: a job that is restored */
+        ms_staleness_recover(&s->admission, s->version);
     /* the list is ordered by the oldest version */
     while (s->ready.first != MS_NONE && is_stale(s, &s->groups[s->ready.first])) {
         ms_group_drop(s, s->ready.first, MS_WHY_STALE);

@@ -65,11 +65,12 @@ enum ms_generate_what {
     MS_ALIVE,        /* replica, epoch: the answer to PROBE */
     MS_WEIGHTS,      /* version, mode, rolling, deadline_ns: prepare for new weights */
     MS_WEIGHTS_READY, /* replica, epoch, version: the answer to UPDATE */
-    MS_ADVANCE,       /* version: that the trainer is at */
-    MS_VERDICT,       /* id: a finished group's; keep. With options.filter only */
-    MS_PULL,          /* id: a batch's, not 0; samples: groups wanted */
-    MS_CONSUMED,      /* id: a batch's */
-    MS_RETURNED,      /* id: a batch's: its consumer died */
+    MS_ADVANCE,  /* version: that the trainer is at; before the first SUBMIT: that it
+                         is restored at, and has consumed as many batches */
+    MS_VERDICT,  /* id: a finished group's; keep. With options.filter only */
+    MS_PULL,     /* id: a batch's, not 0; samples: groups wanted */
+    MS_CONSUMED, /* id: a batch's */
+    MS_RETURNED, /* id: a batch's: its consumer died */
     MS_TICK,
     MS_WEIGHTS_FAILED, /* the update was given up: replicas go on with what they have */
     MS_PAUSE, /* mode: nothing is sent; requests are aborted (ABORT) or go on */

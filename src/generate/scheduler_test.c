@@ -413,6 +413,23 @@ static void test_admission_is_bounded(void **state)
     DECIDED(&r, MS_SEND, MS_SEND);
 }
 
+/* A job that begins at version 100 has consumed its first 100 batches. */
+static void test_admission_of_a_restored_job(void **state)
+{
+    RIG(r, .seed = 1, .batch = 2, .staleness_max = 1);
+
+    (void)state;
+    up(&r, 0, 100);
+    EVENT(&r, MS_ADVANCE, .version = 100);
+    for (uint64_t g = 1; g <= 7; g++)
+        submit(&r, g, 1);
+    EVENT(&r, MS_TICK);
+    assert_int_equal(r.count, 4);
+    assert_int_equal(ms_scheduler_stats(r.s).held, 3);
+    EVENT(&r, MS_ADVANCE, .version = 101);
+    DECIDED(&r, MS_SEND, MS_SEND);
+}
+
 static void test_chunks_move_on(void **state)
 {
     RIG(r, .seed = 1, .chunk = 40);
@@ -665,6 +682,7 @@ int main(void)
         cmocka_unit_test(test_filter_asks_for_another),
         cmocka_unit_test(test_batches_and_staleness),
         cmocka_unit_test(test_admission_is_bounded),
+        cmocka_unit_test(test_admission_of_a_restored_job),
         cmocka_unit_test(test_chunks_move_on),
         cmocka_unit_test(test_longest_goes_first),
         cmocka_unit_test(test_progress_changes_the_order),
