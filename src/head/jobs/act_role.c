@@ -17,12 +17,26 @@
 /* A driver writes its last checkpoint. */
 #define DRIVER_GRACE_NS (10 * MS_NS_PER_S)
 
-static struct ms_cluster *cluster_of(const struct ms_job_doing *d)
+static struct ms_cluster *find_any(const struct ms_job_doing *d)
 {
     char name[MS_NAME_MAX + 1];
 
     return ms_registry_find(&d->job->jobs->head->registry,
                             ms_hosted_cluster(d->job, d->role, name));
+}
+
+/* One of that name that somebody else has made is not there: to make ours is refused then,
+ * with whose it is, and theirs is not touched. */
+static struct ms_cluster *cluster_of(const struct ms_job_doing *d)
+{
+    struct ms_cluster *c = find_any(d);
+
+    return c && c->driver == d->job->id ? c : NULL;
+}
+
+static bool is_foreign(const struct ms_job_doing *d)
+{
+    return find_any(d) && !cluster_of(d);
 }
 
 /* ---- how processes end ------------------------------------------------------------- */
@@ -278,15 +292,23 @@ static void on_destroyed(struct ms_job_doing *d, int rc, const struct ms_error *
         ms_doing_failed_with(d, rc, why);
 }
 
+static void destroy(struct ms_job_doing *d, int64_t grace_ns)
+{
+    if (is_foreign(d))
+        ms_doing_done(d);
+    else
+        ask_destroy(d, grace_ns, on_destroyed);
+}
+
 void ms_act_destroy(struct ms_job_doing *d)
 {
-    ask_destroy(d, GRACE_NS, on_destroyed);
+    destroy(d, GRACE_NS);
 }
 
 void ms_act_stop_driver(struct ms_job_doing *d)
 {
     d->role = MS_JOB_DRIVER;
-    ask_destroy(d, DRIVER_GRACE_NS, on_destroyed);
+    destroy(d, DRIVER_GRACE_NS);
 }
 
 /* ---- making ------------------------------------------------------------------------ */

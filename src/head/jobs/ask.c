@@ -63,6 +63,32 @@ static int answer_status(struct ms_head_op *op, const struct ms_hosted *job)
 
 /* ---- a new one --------------------------------------------------------------------- */
 
+/* Its clusters are its own: the driver of another job, or of none, may have made one. */
+static int
+check_cluster(const struct ms_hosted *job, const char *role, struct ms_error *err)
+{
+    char name[MS_NAME_MAX + 1];
+
+    if (snprintf(name, sizeof name, "%s.%s", job->name, role) < (int)sizeof name &&
+        ms_registry_find(&job->jobs->head->registry, name))
+        return ms_error_set(err,
+                            -EEXIST,
+                            "there is a cluster '%s' already, which is not of this "
+                            "job: give this one another name",
+                            name);
+    return 0;
+}
+
+static int check_clusters(const struct ms_hosted *job, struct ms_error *err)
+{
+    int rc = job->file.driver ? check_cluster(job, MS_JOB_DRIVER_NAME, err) : 0;
+
+    for (size_t i = 0; i < job->file.role_count && rc == 0; i++)
+        if (ms_job_role_is_ours(&job->file.roles[i]))
+            rc = check_cluster(job, job->file.roles[i].name, err);
+    return rc;
+}
+
 static int
 check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error *err)
 {
@@ -105,6 +131,8 @@ check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error 
                                 "role '%s': a bundle is for roles that the driver "
                                 "creates; say num_gpus_per_worker, num_cpus, memory",
                                 job->file.roles[i].name);
+    if (!ms_hosted_is_simulated(job) && check_clusters(job, err) < 0)
+        return err->code;
     return ms_job_check_on(&job->file, on, err);
 }
 
