@@ -115,6 +115,35 @@ bool ms_change_is_unwanted(struct ms_head_op *op)
     return true;
 }
 
+/* ---- how much memory its ranks may have --------------------------------------------- */
+
+int ms_change_check_memory(const struct ms_cluster *c,
+                           uint64_t memory,
+                           struct ms_error *err)
+{
+    const Muster__ClusterSpec *spec = c->spec;
+
+    if (!memory || memory == spec->worker->memory_limit)
+        return 0;
+    if (!spec->beside[0] && !spec->place->n_seats)
+        return 0;
+    return ms_error_set(err,
+                        -ENOTSUP,
+                        "cluster '%s' cannot have another amount of memory: its ranks "
+                        "%s",
+                        c->name,
+                        spec->beside[0] ? "run beside others"
+                                        : "have what the bundles of a group hold");
+}
+
+void ms_change_memory(struct ms_cluster *c, uint64_t memory)
+{
+    if (!memory || memory == c->spec->worker->memory_limit)
+        return;
+    c->spec->worker->memory_limit = memory;
+    c->spec->place->memory = memory;
+}
+
 /* ---- where its ranks meet -------------------------------------------------------- */
 
 static void

@@ -39,6 +39,12 @@ int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
 void ms_change_begin(struct ms_head_op *op, struct ms_cluster *c);
 /* Hold a port for its ranks to meet at, then `next`; on failure ms_change_finish. */
 void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
+/* So many bytes for each rank that is started from now on; 0: as before. */
+void ms_change_memory(struct ms_cluster *c, uint64_t memory);
+/* -ENOTSUP: what its ranks may have follows from where they are. */
+int ms_change_check_memory(const struct ms_cluster *c,
+                           uint64_t memory,
+                           struct ms_error *err);
 /* True, with the reason in op->error: it was destroyed meanwhile. */
 bool ms_change_is_unwanted(struct ms_head_op *op);
 /* It is over: with the cluster's status, or with op->error. The cluster can be changed again. */

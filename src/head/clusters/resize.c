@@ -3,6 +3,7 @@
  *   more:  places -> slots -> bring-up of the new ranks
  *   fewer: end the last ranks -> their places are given back
  *
+ *   memory: the new ranks may have another amount of it
  *   drain: those that will go are taken out of all handles, and work on what they have
  *
  * If the new ranks cannot be made the cluster is as it was. Those that stay keep their
@@ -113,17 +114,22 @@ static int grow(struct ms_head_op *op)
 {
     struct ms_cluster *c = op->cluster;
     uint32_t first = (uint32_t)c->count;
-    const struct ms_place_claim claim = {.request = c->spec->place,
+    Muster__PlaceCluster request = *c->spec->place;
+    const struct ms_place_claim claim = {.request = &request,
                                          .cluster = c->name,
                                          .driver = c->driver,
                                          .first = first,
                                          .count = what(op)->world_size - first,
                                          .is_more = true};
     Muster__ClusterPlaced *more = NULL;
-    int rc = ms_place_claim(op->head, &claim, &more, &op->table, &op->error);
+    int rc;
 
+    if (what(op)->memory)
+        request.memory = what(op)->memory;
+    rc = ms_place_claim(op->head, &claim, &more, &op->table, &op->error);
     if (rc < 0)
         return rc;
+    ms_change_memory(c, what(op)->memory);
     rc = add_slots(op, more);
     ms_cluster_set_changing(c, first);
     if (rc == 0)
@@ -158,6 +164,8 @@ static struct ms_cluster *find(struct ms_head_op *op)
                      "cluster '%s' cannot change its size: its ranks have places "
                      "in a mesh (tp, pp, cp or ep), or run beside others",
                      c->name);
+    else if (c)
+        ms_change_check_memory(c, w->memory, &op->error);
     return op->error.code ? NULL : c;
 }
 

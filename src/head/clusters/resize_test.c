@@ -85,6 +85,42 @@ static void test_places_are_given_back(void **state)
     ops_expect(create("critic", 1, 1, 0), -ENOSPC, "CPUs");
 }
 
+static struct ms_head_op *resize_with(uint32_t world_size, uint64_t memory)
+{
+    static char name[] = "actor";
+    Muster__ResizeCluster resize = MUSTER__RESIZE_CLUSTER__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    resize.cluster = name;
+    resize.world_size = world_size;
+    resize.memory = memory;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
+    m.resize = &resize;
+    return ms_head_request(driver, &m);
+}
+
+/* Of a node's 1 GiB. */
+static void test_new_ranks_with_more_memory(void **state)
+{
+    uint64_t now[8];
+    struct spec s;
+
+    (void)state;
+    spec_init(&s, "actor", 2);
+    s.place.memory = s.worker.memory_limit = 200 << 20;
+    ops_expect(spec_create(driver, &s), 0, NULL);
+    ops_expect(resize_with(3, 900 << 20), -ENOSPC, "memory");
+    assert_int_equal(look("actor", now), 2);
+    ops_expect(resize_with(3, 700 << 20), 0, NULL);
+    assert_int_equal(look("actor", now), 3);
+    assert_int_equal(test_agent_memory(a, now[0]), 200 << 20);
+    assert_int_equal(test_agent_memory(a, now[2]) + test_agent_memory(b, now[2]),
+                     700 << 20);
+    ops_expect(resize(4), 0, NULL); /* as much, on the other node */
+    ops_expect(resize(5), -ENOSPC, "memory");
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
+}
+
 static void test_new_ranks_that_fail(void **state)
 {
     uint64_t before[8], now[8];
@@ -208,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_more_and_fewer),
         TEST(test_places_are_given_back),
+        TEST(test_new_ranks_with_more_memory),
         TEST(test_new_ranks_that_fail),
         TEST(test_what_cannot_be_resized),
         TEST(test_waiting_in_order),

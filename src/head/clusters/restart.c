@@ -1,6 +1,7 @@
 /* restart.c - new incarnations of ranks, in the places of the old ones
  *
- *   end the old ones -> (places for those whose node is gone, a port for rank 0) -> bring-up
+ *   end the old ones -> (places for those whose node is gone or has too little memory, a port
+ *   for rank 0) -> bring-up
  *
  * All of the ranks together, so that a collective group can form again. A slot has its new
  * uid from the moment at which the old one is known to have ended, so that no word about the
@@ -8,6 +9,7 @@
  * dead. Whether the driver that made the cluster still lives does not matter.
  */
 #include "base/name.h"
+#include "base/proto.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/ports.h"
@@ -51,17 +53,21 @@ static bool is_elsewhere(const Muster__RestartWorkers *w, uint32_t rank)
     return false;
 }
 
-/* It could stay, but is to go. Ranks of certain devices, or of several nodes, stay. */
+/* Ranks of certain devices, or of several nodes, stay. */
+static bool can_move(const struct ms_cluster *c, const struct ms_slot *slot)
+{
+    return !c->spec->beside[0] && !c->spec->place->n_devices &&
+           !c->spec->place->n_seats && c->placed->ranks[slot->rank]->n_pieces == 1;
+}
+
+/* It could stay, but is to go. */
 static bool is_unwanted_here(const struct ms_head_op *op, const struct ms_slot *slot)
 {
     const Muster__RestartWorkers *w = what(op);
-    const struct ms_cluster *c = op->cluster;
 
-    if (c->spec->beside[0] || c->spec->place->n_devices || c->spec->place->n_seats ||
-        c->placed->ranks[slot->rank]->n_pieces != 1)
-        return false;
-    return is_elsewhere(w, slot->rank) ||
-           (w->n_nodes && !is_named(slot->node, w->nodes, w->n_nodes));
+    return can_move(op->cluster, slot) &&
+           (is_elsewhere(w, slot->rank) ||
+            (w->n_nodes && !is_named(slot->node, w->nodes, w->n_nodes)));
 }
 
 /* The nodes on which it may be now; malloc'd. NULL: out of memory. */
@@ -86,8 +92,8 @@ static int move_to(struct ms_head_op *op,
                    struct ms_slot *slot,
                    const Muster__PlaceCluster *request);
 
-/* Away from its node, which is there, if it can; else it stays. */
-static int move_away(struct ms_head_op *op, struct ms_slot *slot)
+/* To one of those nodes. */
+static int move_among(struct ms_head_op *op, struct ms_slot *slot)
 {
     Muster__PlaceCluster request = *op->cluster->spec->place;
     Muster__Scope scope = MUSTER__SCOPE__INIT;
@@ -102,11 +108,24 @@ static int move_away(struct ms_head_op *op, struct ms_slot *slot)
     request.scope = &scope;
     rc = scope.n_nodes ? move_to(op, slot, &request) : -ENOSPC;
     free(names);
-    if (rc == 0 || !is_elsewhere(what(op), slot->rank))
-        return rc;
+    return rc;
+}
+
+static void forget_failure(struct ms_head_op *op)
+{
     op->error = (struct ms_error){0};
     ms_buf_finish(&op->table);
     ms_buf_init(&op->table);
+}
+
+/* Away from its node, which is there, if it can; else it stays. */
+static int move_away(struct ms_head_op *op, struct ms_slot *slot)
+{
+    int rc = move_among(op, slot);
+
+    if (rc == 0 || !is_elsewhere(what(op), slot->rank))
+        return rc;
+    forget_failure(op);
     return 0;
 }
 
@@ -156,6 +175,7 @@ static int move_to(struct ms_head_op *op,
     if (rc == 0) {
         placed->ranks[0] = c->placed->ranks[slot->rank];
         c->placed->ranks[slot->rank] = place;
+        slot->memory = c->spec->worker->memory_limit;
         if (slot->rank == 0 && c->master)
             c->master->port = 0; /* of the node that is gone: another has to be held */
     }
@@ -163,19 +183,85 @@ static int move_to(struct ms_head_op *op,
     return rc;
 }
 
-/* All that have to, before any is renewed: one that finds no place leaves all of them dead. */
-static int move_all(struct ms_head_op *op)
+/* So many bytes beside what the cluster holds on this node. */
+static int claim_more(struct ms_head_op *op, const char *node, uint64_t memory)
 {
-    bool has_moved = false;
+    char *nodes[] = {ms_field_text(node)};
+    Muster__Scope scope = MUSTER__SCOPE__INIT;
+    Muster__PlaceCluster request = MUSTER__PLACE_CLUSTER__INIT;
+    const struct ms_place_claim claim = {.request = &request,
+                                         .cluster = op->cluster->name,
+                                         .driver = op->cluster->driver,
+                                         .is_more = true};
+    Muster__ClusterPlaced *placed = NULL;
+    int rc;
+
+    scope.nodes = nodes;
+    scope.n_nodes = 1;
+    request.scope = &scope;
+    request.world_size = 1;
+    request.memory = memory;
+    rc = ms_place_claim(op->head, &claim, &placed, &op->table, &op->error);
+    muster__cluster_placed__free_unpacked(placed, NULL);
+    return rc;
+}
+
+/* The cluster's ranks may have another amount of memory than this one was started with: it
+ * has that on its own nodes, or it moves. */
+static int change_memory(struct ms_head_op *op, struct ms_slot *slot)
+{
+    const struct ms_cluster *c = op->cluster;
+    const Muster__RankPlace *place = c->placed->ranks[slot->rank];
+    uint64_t memory = c->spec->worker->memory_limit;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && memory > slot->memory && i < place->n_pieces; i++)
+        rc = claim_more(op, place->pieces[i]->node, memory - slot->memory);
+    if (rc == 0) {
+        slot->memory = memory;
+        return 0;
+    }
+    if (rc == -ENOSPC && can_move(c, slot)) {
+        forget_failure(op);
+        return what(op)->n_nodes ? move_among(op, slot)
+                                 : move_to(op, slot, c->spec->place);
+    }
+    return ms_error_wrap(&op->error, "%s/%u: more memory", c->name, slot->rank);
+}
+
+static bool has_to_change(const struct ms_head_op *op, const struct ms_slot *slot)
+{
+    return is_lost(op->head, slot) || is_unwanted_here(op, slot) ||
+           slot->memory != op->cluster->spec->worker->memory_limit;
+}
+
+static int place_one(struct ms_head_op *op, struct ms_slot *slot)
+{
+    int rc = 0;
+
+    if (is_lost(op->head, slot))
+        return move(op, slot);
+    if (is_unwanted_here(op, slot))
+        rc = move_away(op, slot);
+    if (rc == 0 && slot->memory != op->cluster->spec->worker->memory_limit)
+        rc = change_memory(op, slot);
+    return rc;
+}
+
+/* All that have to, before any is renewed: one that finds no place leaves all of them dead.
+ * What they hold then is where they are, however far that came. */
+static int place_all(struct ms_head_op *op)
+{
+    bool has_changed = false;
     int rc = 0;
 
     for (struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));)
-        if (is_lost(op->head, s) || is_unwanted_here(op, s)) {
-            rc = is_lost(op->head, s) ? move(op, s) : move_away(op, s);
-            has_moved = true;
+        if (has_to_change(op, s)) {
+            rc = place_one(op, s);
+            has_changed = true;
         }
-    if (rc == 0 && has_moved)
+    if (has_changed && !op->cluster->spec->beside[0])
         ms_place_settle(op->head, op->cluster);
     return rc;
 }
@@ -217,8 +303,10 @@ static void old_are_gone(struct ms_head_op *op)
         ms_change_finish(op);
         return;
     }
-    if (!op->error.code)
-        rc = move_all(op);
+    if (!op->error.code) {
+        ms_change_memory(op->cluster, what(op)->memory);
+        rc = place_all(op);
+    }
     master = op->cluster->master;
     if (op->error.code || rc < 0)
         ms_change_fail(op, rc);
@@ -255,6 +343,8 @@ static struct ms_cluster *find(struct ms_head_op *op)
         if (!c->slots[i].now.uid)
             ms_error_set(
                 &op->error, -EAGAIN, "nobody has reported %s/%zu yet", c->name, i);
+    if (c && !op->error.code)
+        ms_change_check_memory(c, w->memory, &op->error);
     return op->error.code ? NULL : c;
 }
 

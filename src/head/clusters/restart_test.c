@@ -52,6 +52,7 @@ struct worker {
     uint64_t uid;
     uint32_t incarnation;
     Muster__WorkerState state;
+    uint64_t memory;
     char node[8];
 };
 
@@ -62,8 +63,11 @@ static void look(struct ms_head *h, struct worker out[2])
 
     assert_int_equal(c->n_workers, 2);
     for (size_t i = 0; i < 2; i++) {
-        out[i] = (struct worker){
-            c->workers[i]->uid, c->workers[i]->incarnation, c->workers[i]->state, ""};
+        out[i] = (struct worker){c->workers[i]->uid,
+                                 c->workers[i]->incarnation,
+                                 c->workers[i]->state,
+                                 c->workers[i]->memory,
+                                 ""};
         snprintf(out[i].node, sizeof out[i].node, "%s", c->workers[i]->node);
     }
     ms_head_op_unref(op);
@@ -317,6 +321,157 @@ static void test_a_mapped_device_does_not_move(void **state)
     ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
 }
 
+/* ---- more memory: nodes have 1 GiB each --------------------------------------------- */
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+static struct ms_head_op *
+create_of(const char *name, const char *node, uint32_t ranks, uint64_t memory)
+{
+    struct spec s;
+
+    spec_init(&s, name, ranks);
+    s.place.memory = s.worker.memory_limit = memory;
+    if (node)
+        spec_add_node(&s, node);
+    return spec_create(driver, &s);
+}
+
+static struct ms_head_op *restart_with(uint32_t rank, uint64_t memory)
+{
+    static char name[] = "actor";
+    Muster__RestartWorkers m = MUSTER__RESTART_WORKERS__INIT;
+
+    m.cluster = name;
+    m.ranks = &rank;
+    m.n_ranks = 1;
+    m.memory = memory;
+    return ms_head_restart(driver, &m);
+}
+
+/* So much is free there, and no more. */
+static void assert_free(const char *node, uint64_t memory)
+{
+    ops_expect(create_of("probe", node, 1, memory + 1), -ENOSPC, "memory");
+    ops_expect(create_of("probe", node, 1, memory), 0, NULL);
+    ops_expect(ops_destroy(driver, "probe", 0), 0, NULL);
+}
+
+static void test_more_memory_where_it_is(void **state)
+{
+    struct worker before[2], now[2];
+
+    (void)state;
+    ops_expect(create_of("actor", NULL, 2, MIB(200)), 0, NULL);
+    look(driver, before);
+    ops_expect(restart_with(1, MIB(300)), 0, NULL);
+    look(driver, now);
+    assert_string_equal(now[1].node, "b");
+    assert_int_equal(now[1].memory, MIB(300));
+    assert_int_equal(test_agent_memory(b, now[1].uid), MIB(300));
+    assert_int_equal(now[0].uid, before[0].uid); /* and its limit, are as they were */
+    assert_int_equal(now[0].memory, MIB(200));
+    assert_free("a", MIB(1024 - 200));
+    assert_free("b", MIB(1024 - 300));
+    ops_expect(restart_one(0), 0, NULL); /* what is new has what was asked for last */
+    look(driver, now);
+    assert_int_equal(now[0].memory, MIB(300));
+    assert_int_equal(test_agent_memory(a, now[0].uid), MIB(300));
+    assert_free("a", MIB(1024 - 300));
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
+    assert_free("a", MIB(1024));
+    assert_free("b", MIB(1024));
+}
+
+static void test_more_memory_elsewhere(void **state)
+{
+    struct worker now[2];
+
+    (void)state;
+    ops_expect(create_of("actor", NULL, 2, MIB(200)), 0, NULL);
+    ops_expect(create_of("other", "b", 1, MIB(500)), 0, NULL);
+    ops_expect(restart_with(1, MIB(600)), 0, NULL);
+    look(driver, now);
+    assert_string_equal(now[1].node, "a"); /* "b" has 524 for it */
+    assert_int_equal(now[1].memory, MIB(600));
+    assert_free("a", MIB(1024 - 800));
+    assert_free("b", MIB(1024 - 500));
+    ops_expect(restart_with(1, MIB(900)), -ENOSPC, "memory"); /* nowhere */
+    look(driver, now);
+    assert_int_equal(now[1].state, EXITED);
+    assert_int_equal(now[0].state, RUNNING);
+    assert_free("a", MIB(1024 - 800)); /* its place is kept */
+    ops_expect(restart_with(1, MIB(700)), 0, NULL);
+    look(driver, now);
+    assert_int_equal(now[1].state, RUNNING);
+    assert_int_equal(now[1].memory, MIB(700));
+    assert_free("a", MIB(1024 - 900));
+}
+
+/* A rank of a certain device stays where that is, or waits. */
+static void test_more_memory_beside_a_device(void **state)
+{
+    struct worker now[2];
+    struct spec s;
+
+    (void)state;
+    serve_spec(&s, "actor");
+    s.place.memory = s.worker.memory_limit = MIB(200);
+    ops_expect(spec_create(driver, &s), 0, NULL);
+    ops_expect(restart_with(1, MIB(1000)), 0, NULL);
+    look(driver, now);
+    assert_string_equal(now[1].node, "b");
+    assert_int_equal(now[1].memory, MIB(1000));
+    ops_expect(restart_with(1, MIB(2000)), -ENOSPC, "actor/1");
+    ops_expect(restart_with(1, MIB(1000)), 0, NULL);
+    ops_expect(ops_destroy(driver, "actor", 0), 0, NULL);
+}
+
+static uint64_t place_group(uint32_t count, uint64_t memory)
+{
+    Muster__BundleSpec bundle = MUSTER__BUNDLE_SPEC__INIT, *list[] = {&bundle};
+    Muster__PlaceGroup group = MUSTER__PLACE_GROUP__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op;
+    uint64_t id;
+
+    bundle.memory = memory;
+    bundle.count = count;
+    group.bundles = list;
+    group.n_bundles = 1;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
+    m.place_group = &group;
+    op = ms_head_request(driver, &m);
+    id = ((const Muster__GroupStatus *)ops_message(op))->id;
+    ms_head_op_unref(op);
+    return id;
+}
+
+/* What a group holds is what its ranks can have. */
+static void test_no_more_memory_in_a_bundle(void **state)
+{
+    Muster__Seat seats[2], *list[] = {&seats[0], &seats[1]};
+    uint64_t group = place_group(2, MIB(200));
+    struct worker now[2];
+    struct spec s;
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        muster__seat__init(&seats[i]);
+        seats[i].group = group;
+        seats[i].bundle = i;
+    }
+    spec_init(&s, "actor", 2);
+    s.place.memory = s.worker.memory_limit = MIB(200);
+    s.place.seats = list;
+    s.place.n_seats = 2;
+    ops_expect(spec_create(driver, &s), 0, NULL);
+    ops_expect(restart_with(1, MIB(300)), -ENOTSUP, "what the bundles of a group hold");
+    ops_expect(restart_with(1, MIB(200)), 0, NULL); /* as it is */
+    look(driver, now);
+    assert_int_equal(now[1].state, RUNNING);
+}
+
 /* ---- without its driver, and with another head ------------------------------------- */
 
 static void test_without_its_driver(void **state)
@@ -429,6 +584,10 @@ int main(void)
         TEST(test_a_rank_moves_when_its_node_is_gone),
         TEST(test_the_port_moves_with_rank_0),
         TEST(test_a_mapped_device_does_not_move),
+        TEST(test_more_memory_where_it_is),
+        TEST(test_more_memory_elsewhere),
+        TEST(test_more_memory_beside_a_device),
+        TEST(test_no_more_memory_in_a_bundle),
         TEST(test_without_its_driver),
         TEST(test_after_a_crash_of_the_head),
         TEST(test_after_a_crash_without_its_driver),

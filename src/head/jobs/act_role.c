@@ -391,6 +391,11 @@ void ms_act_start_driver(struct ms_job_doing *d)
 
 /* ---- changing ---------------------------------------------------------------------- */
 
+static uint64_t memory_of(const struct ms_job_doing *d)
+{
+    return ms_spec_memory(d->job, d->role, d->memory);
+}
+
 static void ask_restart(struct ms_job_doing *d)
 {
     MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_trusted(d->job);
@@ -406,6 +411,7 @@ static void ask_restart(struct ms_job_doing *d)
     restart.n_elsewhere = d->elsewhere_count;
     restart.nodes = ms_field_strings(nodes);
     restart.n_nodes = ms_field_count(nodes);
+    restart.memory = memory_of(d);
     restart.grace_ns = (uint64_t)GRACE_NS;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTART;
     m.restart = &restart;
@@ -452,7 +458,8 @@ void ms_act_restart(struct ms_job_doing *d)
     if (is_made(d, c) &&
         ms_hosted_incarnation(d->job, d->role, c->slots[0].now.uid) == 0)
         done(d);
-    else if (c && c->spec && c->is_made && c->count == d->count && d->memory == 100)
+    else if (c && c->spec && c->is_made && c->count == d->count &&
+             c->spec->worker->memory_limit == memory_of(d))
         ask_restart(d);
     else if (c)
         ask_destroy(d, GRACE_NS, on_cleared);
@@ -490,6 +497,7 @@ void ms_act_resize(struct ms_job_doing *d)
     ms_hosted_cluster(d->job, d->role, name);
     resize.cluster = name;
     resize.world_size = d->count;
+    resize.memory = memory_of(d);
     resize.grace_ns = (uint64_t)GRACE_NS;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
     m.resize = &resize;

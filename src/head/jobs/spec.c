@@ -493,18 +493,24 @@ static bool has_fixed_mesh(const struct ms_job_role *r)
     return false;
 }
 
+uint64_t ms_spec_memory(const struct ms_hosted *job, uint32_t role, uint32_t percent)
+{
+    uint64_t memory = ms_hosted_file_role(job, role)->memory;
+
+    return percent == 0 || percent == 100 ? memory : memory / 100 * percent;
+}
+
 static void
-set_place(struct made *m, const struct ms_job_role *r, uint32_t count, uint32_t memory)
+set_place(struct made *m, const struct ms_job_role *r, uint32_t count, uint64_t memory)
 {
     const char *visible = told_text(r, "visible");
-    uint64_t bytes = r->memory / 100 * memory;
 
     m->place.world_size = count;
     m->place.devices = r->devices;
     m->place.n_devices = r->device_count;
     m->place.devices_per_worker = r->num_gpus_per_worker;
     m->place.cpu_milli = r->cpu_milli;
-    m->place.memory = memory == 100 ? r->memory : bytes;
+    m->place.memory = memory;
     m->place.device_memory = r->gpu_memory;
     m->worker.memory_limit = m->place.memory;
     m->worker.cpu_milli = (uint32_t)r->cpu_milli;
@@ -553,7 +559,7 @@ Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
         rc = set_step(&m, job, r);
     if (rc == 0)
         rc = set_folder(&m, job, r);
-    set_place(&m, r, count, memory ? memory : 100);
+    set_place(&m, r, count, ms_spec_memory(job, role, memory));
     m.message.step_timeout_ns = (uint64_t)(seconds * 1e9);
     return copy(&m, rc, err);
 }

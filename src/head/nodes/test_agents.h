@@ -62,6 +62,8 @@ void test_agent_steps(struct test_agent *a, uint64_t uid, char *out, size_t room
 /* A variable that a worker of it was started with; empty: it was not. */
 void test_agent_env(
     struct test_agent *a, uint64_t uid, const char *name, char *out, size_t room);
+/* How many bytes a worker of it may have; 0: as many as there are. */
+uint64_t test_agent_memory(struct test_agent *a, uint64_t uid);
 /* Wait until it has that many. */
 void test_agent_wait_living(struct test_agent *a, size_t count);
 void test_agent_wait_contexts(struct test_agent *a, size_t count);

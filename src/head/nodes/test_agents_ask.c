@@ -234,6 +234,18 @@ void test_agent_env(
     pthread_mutex_unlock(&test_agents.lock);
 }
 
+uint64_t test_agent_memory(struct test_agent *a, uint64_t uid)
+{
+    uint64_t memory = 0;
+
+    pthread_mutex_lock(&test_agents.lock);
+    for (size_t i = 0; i < a->count; i++)
+        if (a->workers[i].spec->uid == uid)
+            memory = a->workers[i].spec->memory_limit;
+    pthread_mutex_unlock(&test_agents.lock);
+    return memory;
+}
+
 size_t test_agent_ports(struct test_agent *a)
 {
     return look(a, ports);

@@ -80,6 +80,61 @@ static void test_a_role_restarts_together(void **state)
     rig_finish(&g);
 }
 
+static void test_a_rank_that_was_killed_for_memory_asks_for_more(void **state)
+{
+    static const uint32_t wanted[] = {150, 225, 300, 300}; /* 300: the most */
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    const struct ms_job_action *a;
+    struct rig g;
+
+    (void)state;
+    role.max = 6;
+    role.memory_raise = 150;
+    role.memory_raise_max = 300;
+    role.budget[MS_JOB_OUT_OF_MEMORY] = 9;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 1, MS_JOB_PREEMPTED, NULL); /* that is no reason */
+    assert_int_equal(rig_action(&g, MS_JOB_DO_REPLACE)->memory, 100);
+    rig_settle(&g);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        rig_tick(&g, 1000); /* it was stable: nothing is waited for */
+        rig_exit(&g, 0, 2, MS_JOB_OUT_OF_MEMORY, NULL);
+        a = rig_action(&g, MS_JOB_DO_REPLACE);
+        assert_int_equal(a->rank_count, 1);
+        assert_int_equal(a->memory, wanted[i]);
+        rig_settle(&g);
+        if (i == 1)
+            rig_replay(&g);
+    }
+    assert_true(rig_said(&g, "role actor asks for 225 % of its memory from now on"));
+    rig_step(&g, &(struct ms_job_event){.what = MS_JOB_SCALE, .role = 0, .count = 5});
+    assert_int_equal(rig_action(&g, MS_JOB_DO_RESIZE)->memory, 300); /* new ones too */
+    rig_finish(&g);
+}
+
+/* The restart of the role, after which its ranks have a budget again, is not as small. */
+static void test_a_role_whose_memory_was_spent_restarts_with_more(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, false);
+    struct rig g;
+
+    (void)state;
+    role.memory_raise = 200;
+    role.memory_raise_max = 400;
+    role.budget[MS_JOB_OUT_OF_MEMORY] = 1;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 0, MS_JOB_OUT_OF_MEMORY, NULL);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_REPLACE)->memory, 200);
+    rig_settle(&g);
+    rig_exit(&g, 0, 0, MS_JOB_OUT_OF_MEMORY, NULL);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_RESTART)->memory, 400);
+    rig_finish(&g);
+}
+
 static void test_the_job_restarts_for_a_role(void **state)
 {
     struct ms_job_role_spec role;
@@ -423,6 +478,8 @@ int main(void)
         cmocka_unit_test(test_a_job_from_submit_to_success),
         cmocka_unit_test(test_one_rank_is_replaced_and_the_others_go_on),
         cmocka_unit_test(test_a_role_restarts_together),
+        cmocka_unit_test(test_a_rank_that_was_killed_for_memory_asks_for_more),
+        cmocka_unit_test(test_a_role_whose_memory_was_spent_restarts_with_more),
         cmocka_unit_test(test_the_job_restarts_for_a_role),
         cmocka_unit_test(test_an_application_error_stops_early_with_the_traceback),
         cmocka_unit_test(test_the_driver_restarts_from_its_checkpoint),

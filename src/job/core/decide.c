@@ -385,6 +385,8 @@ static void escalate_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_
            r->spec->name,
            r->restarts,
            c->spec.role_restarts_max);
+    if (s->cause == MS_JOB_OUT_OF_MEMORY)
+        raise_memory(c, r);
     for (uint32_t i = 0; i < r->spec->max; i++)
         memset(r->slots[i].spent, 0, sizeof r->slots[i].spent);
     ms_role_restart(c, r, c->now_ns);
