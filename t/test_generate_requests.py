@@ -209,6 +209,8 @@ def test_history_is_kept(cluster: Make, tmp_path: Path) -> None:
     with Scheduler(c, history=path) as sched:
         sched.pause()
         long = sched.submit([1], key=4, max_new_tokens=10**4)
+        first = sched.submit([1], key=0, max_new_tokens=10**4)
+        assert until(lambda: sched.explain(first.rids[0]))["history"] > 1
         new = sched.submit([1], key="never seen", max_new_tokens=10**4)
         told, nothing = (
             until(lambda g=g: sched.explain(g.rids[0])) for g in (long, new)
@@ -218,6 +220,52 @@ def test_history_is_kept(cluster: Make, tmp_path: Path) -> None:
     path.write_bytes(b"not lengths")
     with pytest.raises(muster.MusterError, match="lengths"):
         Scheduler(c, history=path)
+
+
+def test_a_cancelled_sample_goes_on_in_another_group(cluster: Make) -> None:
+    """Behind its tokens, with their versions: it counts as resumed and is learnt whole."""
+    with Scheduler(cluster(Engine, 1), version=3) as sched:
+        sampling = {"length": 60, "pace": 0.01}
+        group = sched.submit([7], max_new_tokens=99, sampling=sampling)
+        until(lambda: sched.stats()["replicas"][0]["tokens"] > 3)
+        sched.cancel(group)
+        with pytest.raises(GroupCancelled):
+            group.result(WAIT_S)
+        [part] = group.samples
+        had = len(part.tokens)
+        assert 3 < had < 60
+        with sched.weights(version=4):
+            pass
+        again = sched.submit([7], max_new_tokens=99, sampling=sampling, resume=part)
+        [whole] = again.result(WAIT_S).samples
+        assert whole.tokens == answer([7], 0, 60)
+        assert whole.versions == [3] * had + [4] * (60 - had)
+        assert whole.logprobs == [-float(t) for t in whole.tokens]
+        assert sched.stats()["resumed"] == 1
+        with pytest.raises(ValueError, match="one sample"):
+            sched.submit([7], n=2, max_new_tokens=99, resume=part)
+        with pytest.raises(ValueError, match="whole at max_new_tokens"):
+            sched.submit([7], max_new_tokens=had, resume=part)
+        part.versions.pop()
+        with pytest.raises(ValueError, match="a version for each token"):
+            sched.submit([7], max_new_tokens=99, resume=part)
+
+
+def test_samples_of_a_prompt_that_are_groups_of_their_own(cluster: Make) -> None:
+    """One of them is the probe: what is known goes before its siblings."""
+    c = cluster(Engine, 1)
+    with Scheduler(c, slots=1, policy="longest") as sched:
+        sampling = {"length": 90}
+        sched.submit([1], n=2, key=1, max_new_tokens=99, sampling=sampling)
+        sched.get_batch(1, timeout=WAIT_S)
+        sched.pause()
+        own = [sched.submit([2], key=2, max_new_tokens=9) for _ in range(3)]
+        known = sched.submit([1], key=1, max_new_tokens=99, sampling=sampling)
+        rids = [one.rids[0] for one in (own[0], known, *own[1:])]
+        sched.resume()
+        sched.get_batch(4, timeout=WAIT_S)
+        [seen] = c.execute_all_sync("seen")
+        assert [rid for rid, *_ in seen["log"]][-4:] == rids
 
 
 def test_explain_stats_and_timeline(cluster: Make) -> None:

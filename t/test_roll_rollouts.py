@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -297,6 +298,42 @@ def test_a_failure_is_raised_at_once(roles: Any) -> None:
             await scheduler.get_batch(asked(), 0, 4)
 
     run(main, roles)
+
+
+def test_what_prompts_did_in_earlier_epochs_is_known(
+    roles: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By their place in the dataset; also in the next run, from the file of its history."""
+    monkeypatch.setattr(f"{__name__}.DATASET", DATASET[:4])
+    options = {"history": tmp_path / "lengths", "kv_tokens": 10**6, "silence": 30}
+    given = config(router_args=SimpleNamespace(router_config=options))
+
+    async def told(scheduler: roll.DynamicSamplingScheduler, step: int) -> list[float]:
+        """What the history is worth of each prompt of this step's samples."""
+        manager, seen = scheduler.router_manager, []
+        submit = manager.scheduler.submit
+
+        def asked_for(*args: Any, **more: Any) -> Any:
+            group = submit(*args, **more)
+            seen.append(manager.scheduler.explain(group.rids[0])["history"])
+            return group
+
+        monkeypatch.setattr(manager.scheduler, "submit", asked_for)
+        assert len(starts(await scheduler.get_batch(asked(), step, 4))) == 8
+        monkeypatch.undo()
+        monkeypatch.setattr(f"{__name__}.DATASET", DATASET[:4])
+        return seen
+
+    async def first(scheduler: roll.DynamicSamplingScheduler) -> None:
+        assert (await told(scheduler, 0)).count(0) >= 4  # the first of each prompt
+        assert min(await told(scheduler, 1)) >= 1
+
+    async def second(scheduler: roll.DynamicSamplingScheduler) -> None:
+        assert min(await told(scheduler, 0)) >= 1
+
+    run(first, roles, given)
+    assert [path.name for path in tmp_path.iterdir()] == ["lengths.code+math"]
+    run(second, roles, given)
 
 
 def test_waits_have_deadlines(roles: Any) -> None:

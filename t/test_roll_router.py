@@ -87,12 +87,17 @@ def test_an_aborted_request_goes_on(cluster: Make) -> None:
         assert 0 < len(tokens) < 40 and tokens == answer(PROMPT, 0, len(tokens))
 
         again = roll.postprocess_paused_data(first, got, 64, 4)
-        again.meta_info["generation_config"]["length"] = 40 - len(tokens)
         task = asyncio.ensure_future(client.generate_request(again, "a", 1))
         await asyncio.sleep(0)
         assert manager.size() == 0 and not task.done()  # it is suspended
         manager.resume()
-        rows = roll.postprocess_output_data(again, await task, 64)
+        response = await task
+        assert response.meta_info["output_token_ids"] == [
+            answer(PROMPT, 0, 40)[len(tokens) :]
+        ]
+        # it is sent as one that has tokens: first, and learnt as a whole
+        assert manager.scheduler.stats()["resumed"] == 1
+        rows = roll.postprocess_output_data(again, response, 64)
         assert rows.batch["prompts"].shape == (1, 4)
         assert rows.batch["responses"][0, :40].tolist() == answer(PROMPT, 0, 40)
 
@@ -111,6 +116,9 @@ def test_threads_and_routers(cluster: Make) -> None:
     run(main, engines)
     with pytest.raises(ValueError, match="HttpEngine"):
         roll.RouterManager(engines, SimpleNamespace(router_name="SglangRouter"), 0)
+    with pytest.raises(ValueError, match="router_config: histroy"):
+        args = SimpleNamespace(router_config={"histroy": "lengths"})
+        roll.RouterManager(engines, args, 0)
 
 
 def test_prompts_are_filtered_by_their_rewards() -> None:

@@ -294,15 +294,43 @@ static void value_free(struct muster_value **v)
     muster_value_destroy(*v);
 }
 
+/* What a sample has already, borrowed from (tokens, logprobs or None, runs), bytes of their C types;
+ * nothing of None. -1 with an exception set. */
+static int take_before(PyObject *given, struct ms_rollout_sample *s)
+{
+    PyObject *tokens, *logprobs, *runs;
+
+    if (given == Py_None)
+        return 0;
+    if (!PyTuple_Check(given) ||
+        !PyArg_ParseTuple(given, "SOS", &tokens, &logprobs, &runs))
+        return -1;
+    s->tokens = (int32_t *)PyBytes_AsString(tokens);
+    s->count = (size_t)PyBytes_Size(tokens) / sizeof *s->tokens;
+    s->runs = (struct ms_rollout_run *)PyBytes_AsString(runs);
+    s->run_count = (size_t)PyBytes_Size(runs) / sizeof *s->runs;
+    if (logprobs == Py_None)
+        return 0;
+    s->logprobs = (float *)PyBytes_AsString(logprobs);
+    if (!s->logprobs)
+        return -1;
+    if ((size_t)PyBytes_Size(logprobs) == s->count * sizeof *s->logprobs)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "logprobs that are not one for each token");
+    return -1;
+}
+
 /* (key, prompt, sampling or None, samples, surplus, prompt_tokens, max_new_tokens, hint, replica
- * or -1, epoch, weights, turn, seconds or None): the group's id. */
+ * or -1, epoch, weights, turn, seconds or None, what its sample has already or None): the
+ * group's id. */
 static PyObject *rollout_submit(PyObject *self, PyObject *args)
 {
     struct ms_rollout *r = rollout_get(self);
     struct ms_rollout_submit s = {0};
     MS_CLEANUP(value_free) struct muster_value *prompt = NULL;
     MS_CLEANUP(value_free) struct muster_value *sampling = NULL;
-    PyObject *prompt_object, *sampling_object, *seconds;
+    PyObject *prompt_object, *sampling_object, *seconds, *before_object;
+    struct ms_rollout_sample before = {0};
     struct ms_error err = {0};
     unsigned long long key;
     uint64_t group = 0;
@@ -310,7 +338,7 @@ static PyObject *rollout_submit(PyObject *self, PyObject *args)
 
     if (!r ||
         !PyArg_ParseTuple(args,
-                          "KOOIIIIIiIIIO",
+                          "KOOIIIIIiIIIOO",
                           &key,
                           &prompt_object,
                           &sampling_object,
@@ -323,7 +351,9 @@ static PyObject *rollout_submit(PyObject *self, PyObject *args)
                           &s.epoch,
                           &s.weights,
                           &s.turn,
-                          &seconds) ||
+                          &seconds,
+                          &before_object) ||
+        take_before(before_object, &before) < 0 ||
         core_deadline(seconds, MS_NEVER, &s.deadline_ns) < 0)
         return NULL;
     prompt = value_of(prompt_object);
@@ -331,6 +361,7 @@ static PyObject *rollout_submit(PyObject *self, PyObject *args)
         return NULL;
     if (sampling_object != Py_None && !(sampling = value_of(sampling_object)))
         return NULL;
+    s.before = before_object == Py_None ? NULL : &before;
     s.key = key;
     s.prompt = prompt;
     s.sampling = sampling;

@@ -640,6 +640,7 @@ class Rollout:
         weights: int,
         turn: int,
         seconds: float | None,
+        before: tuple[bytes, bytes | None, bytes] | None,
         /,
     ) -> int: ...
     def pull(self, groups: int, /) -> list[RolloutGroup] | None: ...

@@ -27,6 +27,8 @@ static int check(const struct ms_scheduler *s, const struct ms_generate_event *e
         e->max_new == 0 || e->max_new > MS_GENERATE_TOKENS_MAX ||
         e->prompt > MS_GENERATE_TOKENS_MAX)
         return -EINVAL;
+    if (e->tokens > 0 && (samples != 1 || e->tokens >= e->max_new))
+        return -EINVAL;
     return ms_group_find(s, e->id) == MS_NONE ? 0 : -EEXIST;
 }
 
@@ -73,6 +75,7 @@ static uint32_t group_new(struct ms_scheduler *s, const struct ms_generate_event
         .deadline_at = MS_NONE,
         .hint = e->hint,
         .turn = e->turn,
+        .has_sibling = e->keep,
         .state = MS_GROUP_HELD,
         .deadline_ns = e->deadline_ns > 0 ? e->deadline_ns : MS_NEVER,
         .order = (int64_t)s->order++,
@@ -106,6 +109,8 @@ add_requests(struct ms_scheduler *s, uint32_t group, const struct ms_generate_ev
         q->seq = (uint16_t)(k - 1);
         q->prompt = e->prompt;
         q->max_new = e->max_new;
+        q->generated = e->tokens;
+        q->oldest = e->attempt;
         q->replica = e->replica;
         q->next = g->first;
         g->first = i;
@@ -222,7 +227,8 @@ static void admit(struct ms_scheduler *s, uint32_t i)
     for (uint32_t q = g->first; q != MS_NONE; q = s->requests[q].next) {
         if (s->requests[q].state != MS_REQUEST_HELD)
             continue; /* cancelled before */
-        s->requests[q].is_probe = q == g->first && g->unknown && g->hint == 0;
+        s->requests[q].is_probe =
+            q == g->first && g->unknown && g->hint == 0 && !g->has_sibling;
         s->stats.live++;
         ms_request_queue(s, q);
     }

@@ -48,7 +48,10 @@ enum ms_generate_what {
     MS_SUBMIT = 1,   /* id: the group's, not 0; key, samples, surplus, prompt, max_new,
                            deadline_ns; hint: expected tokens, or 0; replica: where its
                            prefix is warm, or MS_NOWHERE; epoch, version: that the
-                           replica had then (epoch 0: as it is now); turn: of its session, from 0 */
+                           replica had then (epoch 0: as it is now); turn: of its session, from 0;
+                           tokens: that its one sample has already, which count in max_new,
+                           and attempt: the version of the oldest of them; keep: a group of
+                           its key is under way, so it needs no probe */
     MS_CANCEL_GROUP, /* id: the group's */
     MS_CANCEL,       /* id: one request's: its group then wants one less */
     MS_CANCEL_ALL,

@@ -518,6 +518,74 @@ static void test_progress_changes_the_order(void **state)
     assert_true(ms_scheduler_wake_ns(r.s) == MS_NEVER); /* nothing waits */
 }
 
+/* Samples of one prompt that are groups of their own have one probe together. */
+static void test_sibling_groups_have_one_probe(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_longest);
+    struct ms_length_sums sums = {0};
+
+    (void)state;
+    ms_length_sums_add(&sums, 9000); /* prompt 3 is known to be long */
+    ms_length_sums_add(&sums, 9000);
+    ms_lengths_learn(r.lengths, 3, &sums, 0);
+    up(&r, 0, 1);
+    for (uint64_t g = 1; g <= 3; g++) /* 2 is a sibling of 1 */
+        EVENT(&r,
+              MS_SUBMIT,
+              .id = g,
+              .key = g == 3 ? 3 : 1,
+              .keep = g == 2,
+              .samples = 1,
+              .max_new = g == 3 ? 20000 : 100,
+              .replica = MS_NOWHERE);
+    EVENT(&r, MS_TICK);
+    for (int i = 0; i < 3; i++) {
+        static const uint64_t wanted[] = {1, 3, 2};
+        uint64_t id = r.d[r.count - 1].id;
+
+        assert_int_equal(r.d[r.count - 1].what, MS_SEND);
+        assert_int_equal(r.d[r.count - 1].group, wanted[i]);
+        EVENT(&r, MS_FINISHED, .id = id, .attempt = 1, .tokens = 10);
+    }
+}
+
+/* A sample that has tokens goes first, behind them, and as a whole is learnt and too old. */
+static void test_submitted_with_tokens(void **state)
+{
+    RIG(r, .seed = 1, .policy = &ms_policy_longest, .staleness_max = 1);
+
+    (void)state;
+    REFUSED(&r, -EINVAL, MS_SUBMIT, .id = 1, .samples = 2, .max_new = 9, .tokens = 1);
+    REFUSED(&r, -EINVAL, MS_SUBMIT, .id = 1, .samples = 1, .max_new = 9, .tokens = 9);
+    EVENT(&r, MS_REPLICA_UP, .replica = 0, .epoch = 1, .samples = 1, .version = 5);
+    EVENT(&r, MS_ADVANCE, .version = 5);
+    submit(&r, 1, 1);
+    EVENT(&r,
+          MS_SUBMIT,
+          .id = 2,
+          .key = 2,
+          .samples = 1,
+          .prompt = 10,
+          .max_new = 100,
+          .tokens = 40,
+          .attempt = 4,
+          .replica = MS_NOWHERE);
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_SEND);
+    assert_int_equal(r.d[0].group, 2);
+    assert_int_equal(r.d[0].tokens, 40);
+    assert_int_equal(r.d[0].max_tokens, 60);
+    EVENT(&r, MS_FINISHED, .id = r.d[0].id, .attempt = 1, .tokens = 90);
+    assert_int_equal(r.d[0].what, MS_READY);
+    assert_true(
+        ms_lengths_guess(r.lengths, 2, &(struct ms_length_sums){0}, NULL, 0).mu >
+        4.4F);                           /* log 90 is 4.5, log 50 is 3.9 */
+    EVENT(&r, MS_ADVANCE, .version = 6); /* its first tokens are of version 4 */
+    assert_int_equal(r.d[0].what, MS_DROP);
+    assert_int_equal(r.d[0].group, 2);
+    assert_int_equal(r.d[0].why, MS_WHY_STALE);
+}
+
 /* A session's next turn goes where its prefix is: at once, or when there is room; and
  * elsewhere if that takes too long. */
 static void test_warm_replica(void **state)
@@ -686,6 +754,8 @@ int main(void)
         cmocka_unit_test(test_chunks_move_on),
         cmocka_unit_test(test_longest_goes_first),
         cmocka_unit_test(test_progress_changes_the_order),
+        cmocka_unit_test(test_sibling_groups_have_one_probe),
+        cmocka_unit_test(test_submitted_with_tokens),
         cmocka_unit_test(test_warm_replica),
         cmocka_unit_test(test_prefix_of_other_weights_is_cold),
         cmocka_unit_test(test_an_aborted_request_is_not_warm),

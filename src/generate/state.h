@@ -67,6 +67,7 @@ struct ms_gen_group {
     uint8_t state, counted;            /* counted: it has a place by `staleness` */
     uint8_t turn;                      /* of its session */
     uint8_t unknown;                   /* the turn has no history */
+    uint8_t has_sibling;               /* another group of its key was under way */
     struct ms_length_sums sums;
     struct ms_length_guess guess;
     float expected; /* tokens of a sample that has none yet, by the guess */

@@ -152,6 +152,19 @@ static uint32_t prompt_tokens(const struct ms_rollout_submit *s)
     return n < MS_GENERATE_TOKENS_MAX ? (uint32_t)n : MS_GENERATE_TOKENS_MAX;
 }
 
+/* Tokens that the sample begins with: copied, with the versions that made them. */
+static bool begin_behind(struct group *g, const struct ms_rollout_sample *before)
+{
+    struct ms_rollout_sample *to = &g->out->samples[0];
+
+    to->tokens = copied(before->tokens, before->count, sizeof *to->tokens);
+    to->logprobs = copied(before->logprobs, before->count, sizeof *to->logprobs);
+    to->runs = copied(before->runs, before->run_count, sizeof *to->runs);
+    to->count = to->room = before->count;
+    to->run_count = to->run_room = before->run_count;
+    return to->tokens && to->runs && (to->logprobs || !before->logprobs);
+}
+
 static struct group *group_make(struct ms_rollout *r, const struct ms_rollout_submit *s)
 {
     uint32_t count = s->samples + s->surplus;
@@ -168,6 +181,10 @@ static struct group *group_make(struct ms_rollout *r, const struct ms_rollout_su
         group_free(g);
         return NULL;
     }
+    if (s->before && !begin_behind(g, s->before)) {
+        group_free(g);
+        return NULL;
+    }
     g->out->wanted = s->samples;
     g->max_new = s->max_new_tokens;
     for (uint32_t i = 0; i < count; i++) {
@@ -175,6 +192,25 @@ static struct group *group_make(struct ms_rollout *r, const struct ms_rollout_su
         g->requests[i].sample = &g->out->samples[i];
     }
     return g;
+}
+
+static int check_before(const struct ms_rollout_submit *s, struct ms_error *err)
+{
+    uint64_t versions = 0;
+
+    for (size_t i = 0; i < s->before->run_count; i++)
+        versions += s->before->runs[i].tokens;
+    if (s->samples != 1 || s->surplus != 0)
+        return ms_error_set(err, -EINVAL, "a group that goes on has one sample");
+    if (s->before->count == 0 || versions != s->before->count)
+        return ms_error_set(err, -EINVAL, "a version for each token, of at least one");
+    if (s->before->count >= s->max_new_tokens)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "a sample of %zu tokens is whole at max_new_tokens %u",
+                            s->before->count,
+                            s->max_new_tokens);
+    return 0;
 }
 
 static int check(const struct ms_rollout_submit *s, struct ms_error *err)
@@ -189,7 +225,35 @@ static int check(const struct ms_rollout_submit *s, struct ms_error *err)
         return ms_error_set(err, -EINVAL, "max_new_tokens is from 1 to 2^30");
     if (s->sampling && muster_value_kind(s->sampling) != MUSTER_MAP)
         return ms_error_set(err, -EINVAL, "sampling is a map");
-    return 0;
+    return s->before ? check_before(s, err) : 0;
+}
+
+static uint32_t oldest_version(const struct ms_rollout_sample *before)
+{
+    uint32_t oldest = before->runs[0].version;
+
+    for (size_t i = 1; i < before->run_count; i++)
+        if (before->runs[i].version < oldest)
+            oldest = before->runs[i].version;
+    return oldest;
+}
+
+/* Samples of one prompt may come as groups of their own: the first one is the probe. */
+static bool has_sibling(const struct ms_rollout *r, uint64_t key, uint32_t turn)
+{
+    return turn == 0 && key != 0 && ms_map_find(&r->keys, key);
+}
+
+static void is_open(struct ms_rollout *r, struct group *g, uint32_t turn)
+{
+    if (turn == 0 && g->out->key != 0) /* without it there is one more probe */
+        (void)ms_map_add(&r->keys, g->out->key, g);
+}
+
+static void is_over(struct ms_rollout *r, struct group *g)
+{
+    if (ms_map_find(&r->keys, g->out->key) == g)
+        ms_map_remove(&r->keys, g->out->key);
 }
 
 static int
@@ -208,6 +272,9 @@ enter(struct ms_rollout *r, struct group *g, const struct ms_rollout_submit *s)
         .epoch = s->epoch,
         .version = s->weights,
         .turn = (uint8_t)(s->turn < UINT8_MAX ? s->turn : UINT8_MAX),
+        .tokens = s->before ? (uint32_t)s->before->count : 0,
+        .attempt = s->before ? oldest_version(s->before) : 0,
+        .keep = has_sibling(r, s->key, s->turn),
         .deadline_ns = s->deadline_ns == MS_NEVER ? 0 : s->deadline_ns};
     int rc = ms_map_add(&r->groups, g->out->id, g);
 
@@ -242,6 +309,7 @@ int ms_rollout_submit(struct ms_rollout *r,
     for (uint32_t i = 0; i < g->out->count; i++)
         ms_rollout_rid_print(
             r, ms_scheduler_request(r->core, g->out->id, i), g->out->samples[i].rid);
+    is_open(r, g, s->turn);
     *group = r->last_group = g->out->id;
     r->submitted++;
     if (r->tick_ns > ms_now_ns() + MS_ROLLOUT_BURST_NS)
@@ -278,6 +346,7 @@ void ms_rollout_group_ready(struct ms_rollout *r, uint64_t id)
 
     if (!g)
         return;
+    is_over(r, g);
     g->state = r->has_filter ? GROUP_JUDGED : GROUP_READY;
     if (r->has_filter)
         ms_list_add_tail(&r->judged, &g->link);
@@ -291,6 +360,7 @@ void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why)
 
     if (!g)
         return;
+    is_over(r, g);
     ms_list_remove(&g->link);
     g->state = GROUP_DROPPED;
     g->out->why = why;

@@ -242,6 +242,7 @@ static void free_all(struct ms_rollout *r)
     ms_map_finish(&r->requests);
     ms_map_finish(&r->calls);
     ms_map_finish(&r->versions);
+    ms_map_finish(&r->keys);
     ms_scheduler_destroy(r->core);
     ms_lengths_destroy(r->lengths);
     pthread_cond_destroy(&r->has_news);
@@ -268,6 +269,7 @@ static void init(struct ms_rollout *r, const struct ms_rollout_options *o)
     ms_map_init(&r->requests);
     ms_map_init(&r->calls);
     ms_map_init(&r->versions);
+    ms_map_init(&r->keys);
     ms_list_init(&r->judged);
     ms_list_init(&r->dropped);
     r->pid = getpid();

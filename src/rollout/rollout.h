@@ -113,6 +113,9 @@ struct ms_rollout_submit {
     uint32_t epoch, weights; /* as the sample had them that made it; epoch 0: as now */
     uint32_t turn;           /* of its session, from 0 */
     int64_t deadline_ns;     /* absolute; MS_NEVER: none */
+    /* What its one sample has already, or NULL; copied. It goes on behind these tokens, which
+     * count in max_new_tokens. Of it only tokens, logprobs, count and runs are looked at. */
+    const struct ms_rollout_sample *before;
 };
 int ms_rollout_submit(struct ms_rollout *r,
                       const struct ms_rollout_submit *s,

@@ -104,6 +104,8 @@ struct ms_rollout {
     struct ms_scheduler *core;
     uint64_t nonce;
     struct ms_map groups, requests, calls; /* by id, id, tag */
+    struct ms_map
+        keys; /* by key: the open group that came first of those of that prompt */
     uint64_t last_group, last_batch, last_tag;
     struct replica **replicas; /* by number; NULL: none */
     size_t replica_count, replica_room;

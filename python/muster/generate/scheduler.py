@@ -7,14 +7,16 @@ import hashlib
 import os
 import threading
 import weakref
+from array import array
 from collections import deque
 from functools import partial, wraps
+from itertools import groupby
 from time import monotonic
 
 from muster._cluster.role import generation
 from muster._core import Rollout
 from muster.errors import DeadlineExceeded
-from muster.generate.group import Group, Groups
+from muster.generate.group import Group, Groups, Sample
 from muster.generate.session import Session
 from muster.generate.timeline import events
 from muster.generate.weights import MODES, Update
@@ -225,13 +227,15 @@ class Scheduler:
         hint: int = 0,
         prompt_tokens: int = 0,
         session: Session | None = None,
+        resume: Sample | None = None,
     ) -> Group:
         """n samples of a prompt: a list of tokens, a text, or other plain data.
 
         key: names the prompt in the history of lengths; by default its contents do.
         surplus: so many more are begun, and the first n that end are taken. deadline: seconds
         until the group is whole. hint: the length that is expected. prompt_tokens: how long
-        it is, where its length does not say so.
+        it is, where its length does not say so. resume: a sample of a group that was
+        cancelled, to go on behind its tokens, which count in max_new_tokens; n is 1.
         """
         warm = -1 if session is None or session.replica is None else session.replica
         name = _contents(prompt) if key is None else key
@@ -251,6 +255,7 @@ class Scheduler:
                 *((0, 0) if session is None else session._cache),
                 0 if session is None else max(session.turns - 1, 0),
                 deadline,
+                None if resume is None else _behind(resume),
             )
             group = self._open[id] = Group(self, id, name, prompt, n)
             group.session = session
@@ -575,9 +580,26 @@ def _contents(prompt: Any) -> str:
     return hashlib.blake2b(repr(prompt).encode(), digest_size=8).hexdigest()
 
 
+def _behind(sample: Sample) -> tuple[bytes, bytes | None, bytes] | None:
+    """As the core takes it: with its versions in runs of (version, tokens)."""
+    if len(sample.versions) != len(sample.tokens):
+        raise ValueError("resume: a version for each token")
+    if not sample.tokens:
+        return None
+    runs = array("I")
+    for version, of in groupby(sample.versions):
+        runs.extend((version, sum(1 for _ in of)))
+    logprobs = sample.logprobs
+    return (
+        array("i", sample.tokens).tobytes(),
+        None if logprobs is None else array("f", logprobs).tobytes(),
+        runs.tobytes(),
+    )
+
+
 def _number(key: Hashable) -> int:
-    """As the history knows it, in every process."""
-    if type(key) is int and 0 <= key < 2**64:
+    """As the history knows it, in every process; to it 0 is no prompt."""
+    if type(key) is int and 0 < key < 2**64:
         return key
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")

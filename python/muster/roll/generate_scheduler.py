@@ -90,6 +90,7 @@ class DynamicSamplingScheduler:
             actor_cluster,
             getattr(config, "router_args", None),
             getattr(config, "num_gpus_per_node", 0),
+            part="val" if is_val else "+".join(sorted(reward_clusters)),
         )
         self.router_client: RouterClient = self.router_manager.create_client_sync()
         self.running_tasks: dict[int, asyncio.Task[None]] = {}
@@ -319,7 +320,12 @@ class DynamicSamplingScheduler:
 
     def get_next_dataset_item(self) -> Any:
         """In a new order in each epoch, which the seed decides."""
-        return self.dataset[self._order.next()]
+        return self.next_item()[1]
+
+    def next_item(self) -> tuple[int, Any]:
+        """With its number, which is the same in each epoch."""
+        number = self._order.next()
+        return number, self.dataset[number]
 
     def get_next_data_item_by_dataloader(
         self, batch_size: int = 1, use_collect_fn: bool = False, num_workers: int = 8

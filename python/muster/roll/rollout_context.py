@@ -61,6 +61,9 @@ class RolloutContext:
             config, "is_num_return_sequences_expand", False
         )
         self.domain: str | None = None  # of the data
+        self._item_number: int | None = (
+            None  # of the data: what its requests are named by
+        )
         self.sampling_start_step: int | None = None  # the step that it is bound to
         self.inflight_requests: set[str] = set()
         self._is_inside = False  # do_generate_and_reward
@@ -96,7 +99,7 @@ class RolloutContext:
             raise RuntimeError(
                 f"prompt {self.prompt_id} has its data: return None to have another"
             )
-        item = self._scheduler.get_next_dataset_item()
+        self._item_number, item = self._scheduler.next_item()
         self.domain = str(item.get("domain", "default"))
         columns = self._scheduler.collect_fn([item])
         return request_of(columns, meta_info), self.domain
@@ -138,7 +141,7 @@ class RolloutContext:
         with self._scheduler.generate_timer[domain].track():
             self.inflight_requests.add(request_id)
             try:
-                return await client.generate_request(req, request_id, self.prompt_id)
+                return await client.generate_request(req, request_id, self._item_number)
             finally:
                 self.inflight_requests.discard(request_id)
 
@@ -156,4 +159,4 @@ class RolloutContext:
         "abort"."""
         self._check_inside()
         ids = list(self.inflight_requests)
-        await self._scheduler.router_manager.abort_requests(ids, self.prompt_id)
+        await self._scheduler.router_manager.abort_requests(ids, self._item_number)

@@ -18,7 +18,7 @@ from muster.errors import DeadlineExceeded
 from muster.roll.cluster import Cluster
 from muster.roll.group_queue import GroupQueueManager
 from muster.roll.protocol import DataProto
-from muster.roll.router import WAIT_S, RouterManager
+from muster.roll.router import WAIT_S, RouterManager, history_of
 
 __all__ = ["RolloutScheduler"]
 
@@ -80,7 +80,7 @@ class RolloutScheduler:
             f"{name}_router",
             RouterManager,
             self.infer_cluster,
-            _router_args(self.config),
+            _router_args(self.config, self.mode),
             getattr(self.config, "num_gpus_per_node", 0),
         )
         self.env_output_queue = self._worker(
@@ -204,10 +204,14 @@ class RolloutScheduler:
             await asyncio.to_thread(one.destroy)
 
 
-def _router_args(config: Any) -> Any:
-    """Of the configuration; environments have an affinity unless it says otherwise."""
+def _router_args(config: Any, mode: str) -> Any:
+    """Of the configuration; environments have an affinity unless it says otherwise. Training
+    and validation each have a history of their own."""
     given = getattr(config, "router_args", None)
+    options = dict(getattr(given, "router_config", None) or {})
+    if options.get("history") is not None:
+        options["history"] = history_of(options["history"], mode)
     return SimpleNamespace(
         router_name=getattr(given, "router_name", None) or "EnvAffinityRouter",
-        router_config=getattr(given, "router_config", None) or {},
+        router_config=options,
     )

@@ -6,6 +6,8 @@ All of it belongs to one event loop; as a worker's class it has one of its own.
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,23 +22,33 @@ from muster.roll.routers import router_of
 
 __all__ = ["WAIT_S", "PartialGPUManager", "RouterManager"]
 
+_OPTIONS = {
+    *("slots", "kv_tokens", "policy", "history", "history_prompts", "chunk"),
+    *("silence", "probe", "poison", "rebalance", "ageing", "seed"),
+}
 _SLOTS = 128  # requests at once on each replica, unless router_args says otherwise
 
 
 class RouterManager:
     """Sends requests to the replicas of `actor_cluster` until `suspend`. router_args has
-    router_name (PromptAffinityRouter or EnvAffinityRouter) and router_config."""
+    router_name (PromptAffinityRouter or EnvAffinityRouter) and router_config, with
+    max_running_requests and options of muster.generate.Scheduler. `part`: what of a job this one
+    is for; its file of history is one of its own."""
 
     def __init__(
-        self, actor_cluster: Any, router_args: Any, num_gpus_per_node: int
+        self,
+        actor_cluster: Any,
+        router_args: Any,
+        num_gpus_per_node: int,
+        *,
+        part: str = "",
     ) -> None:
-        config = getattr(router_args, "router_config", None) or {}
         kind = router_of(getattr(router_args, "router_name", None))
         self.actor_cluster = actor_cluster
         self.scheduler = Scheduler(
             actor_cluster,
-            slots=int(config.get("max_running_requests", _SLOTS)),
             failed="skip",  # each is awaited, and raises itself
+            **_options(getattr(router_args, "router_config", None) or {}, part),
         )
         self.router = kind(self, None, None, router_args)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -160,6 +172,25 @@ class RouterManager:
         self, target_gpus: Any, skip_load: bool = False
     ) -> dict[str, Any]:
         return await self._gpus.expand_workers(target_gpus, skip_load)
+
+
+def _options(config: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Of the Scheduler."""
+    options = dict(config)
+    options.setdefault("slots", int(options.pop("max_running_requests", _SLOTS)))
+    if unknown := options.keys() - _OPTIONS:
+        raise WrongValue(
+            f"router_config: {', '.join(sorted(unknown))}: there is max_running_requests, "
+            f"{', '.join(sorted(_OPTIONS))}"
+        )
+    if part and options.get("history") is not None:
+        options["history"] = history_of(options["history"], part)
+    return options
+
+
+def history_of(path: str | os.PathLike[str], part: str) -> str:
+    """The file of one part of a job: a file belongs to one scheduler."""
+    return f"{os.fspath(path)}.{part}"
 
 
 class PartialGPUManager:

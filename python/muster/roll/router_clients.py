@@ -154,8 +154,31 @@ def _payload(req: DataProto) -> dict[str, Any]:
     sampling["n"] = sampling.pop("num_return_sequences", 1)
     if "max_new_tokens" in req.meta_info:  # of one that goes on
         sampling["max_new_tokens"] = req.meta_info["max_new_tokens"]
-    ids, mask = (np.asarray(req.batch[k])[0] for k in ("input_ids", "attention_mask"))
-    return {"input_ids": ids[mask != 0].tolist(), "sampling_params": sampling}
+    ids = _ids(req)
+    return {"input_ids": ids, "sampling_params": sampling, **_resumed(req, ids)}
+
+
+def _ids(req: DataProto, which: str = "") -> list[int]:
+    names = (f"{which}input_ids", f"{which}attention_mask")
+    ids, mask = (np.asarray(req.batch[name])[0] for name in names)
+    tokens: list[int] = ids[mask != 0].tolist()
+    return tokens
+
+
+def _resumed(req: DataProto, ids: list[int]) -> dict[str, Any]:
+    """Of a request that goes on (postprocess_paused_data): how much of its ids is the prompt,
+    and what is known of the tokens behind it."""
+    before = req.meta_info.get("pre_output_token_ids")
+    if before is None or "init_input_ids" not in req.batch:
+        return {}
+    prompt = _ids(req, "init_")
+    if ids != prompt + list(before[0]):
+        return {}  # a loop of one's own has made another prompt of it
+    told = {"prompt_tokens": len(prompt)}
+    for name in ("output_logprobs", "output_versions"):
+        if (rows := req.meta_info.get(f"pre_{name}")) is not None:
+            told[name] = rows[0]
+    return told
 
 
 def _response(req: DataProto, output: dict[str, Any]) -> DataProto:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from muster._adapters.checks import WrongValue
 from muster._adapters.refused import REFUSED, refuse_members
-from muster.generate import Group, GroupCancelled
+from muster.generate import Group, GroupCancelled, Sample
 from muster.generate.session import Session
 from muster.roll.rollout_data import ABORT
 
@@ -34,7 +35,8 @@ class Router:
         self, payload: dict[str, Any], request_id: Any, uid: Any
     ) -> dict[str, Any]:
         """As of RouterManager, without waiting while requests are suspended."""
-        group = self._groups[request_id] = self._submit(payload, uid)
+        before = _before(payload)
+        group = self._groups[request_id] = self._submit(payload, uid, before)
         try:
             await group
         except GroupCancelled:
@@ -42,11 +44,20 @@ class Router:
         finally:
             group.cancel()  # if its task was cancelled
             del self._groups[request_id]
-        return self._output(group)
+        return self._output(group, 0 if before is None else len(before.tokens))
 
-    def _output(self, group: Group) -> dict[str, Any]:
+    def _output(self, group: Group, skipped: int) -> dict[str, Any]:
+        """Without the tokens that it had before."""
         is_whole = group.error is None
-        samples = sorted(group.samples, key=lambda one: one.seq)
+        samples = [
+            replace(
+                one,
+                tokens=one.tokens[skipped:],
+                versions=one.versions[skipped:],
+                logprobs=one.logprobs and one.logprobs[skipped:],
+            )
+            for one in sorted(group.samples, key=lambda one: one.seq)
+        ]
         out: dict[str, Any] = {
             "finish_reasons": [s.finish_reason if is_whole else ABORT for s in samples]
         }
@@ -60,13 +71,19 @@ class Router:
             out["output_logprobs"] = [one.logprobs or [] for one in samples]
         return out
 
-    def _submit(self, payload: dict[str, Any], uid: Any) -> Group:
+    def _submit(
+        self, payload: dict[str, Any], uid: Any, before: Sample | None
+    ) -> Group:
         sampling = dict(payload.get("sampling_params") or {})
         if "max_new_tokens" not in sampling:
             raise WrongValue("sampling_params has no max_new_tokens")
         options = {"n": sampling.pop("n", 1)}
         options["max_new_tokens"] = sampling.pop("max_new_tokens")
         prompt = [int(token) for token in payload["input_ids"]]
+        if before is not None:
+            options["max_new_tokens"] += len(before.tokens)
+            options["resume"] = before
+            prompt = prompt[: len(prompt) - len(before.tokens)]
         return self._send(uid, prompt, sampling=sampling, **options)
 
     def _send(self, uid: Any, prompt: list[int], **options: Any) -> Group:
@@ -81,6 +98,18 @@ class Router:
 
     async def abort_all(self, request_ids: Any) -> None:
         await self.abort_requests(request_ids, None)
+
+
+def _before(payload: dict[str, Any]) -> Sample | None:
+    """What a request that goes on has behind its prompt."""
+    if "prompt_tokens" not in payload:
+        return None
+    tokens = [int(one) for one in payload["input_ids"][payload["prompt_tokens"] :]]
+    if not tokens:
+        return None
+    versions = payload.get("output_versions") or [0] * len(tokens)
+    logprobs = payload.get("output_logprobs")
+    return Sample(tokens, logprobs or None, versions, "", -1, 0, 0, "")
 
 
 class PromptAffinityRouter(Router):
