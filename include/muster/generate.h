@@ -165,6 +165,16 @@ MUSTER_API int muster_scheduler_get_batch(struct muster_scheduler *s,
                                           int64_t timeout_ns,
                                           struct muster_samples **out,
                                           struct muster_error *err);
+/* The same, but what you get are copies, and the groups are handed out again if you give the
+ * batch back. Say consumed when you are done with them. -ENOENT: there is no such lease. */
+MUSTER_API int muster_scheduler_lease(struct muster_scheduler *s,
+                                      uint32_t count,
+                                      int64_t timeout_ns,
+                                      struct muster_samples **out,
+                                      uint64_t *batch,
+                                      struct muster_error *err);
+MUSTER_API int muster_scheduler_consumed(struct muster_scheduler *s, uint64_t batch);
+MUSTER_API int muster_scheduler_give_back(struct muster_scheduler *s, uint64_t batch);
 /* Wait for one group, which then is in no batch; also one that was dropped
  * (muster_samples_dropped). -ENOENT: it was handed out already. */
 MUSTER_API int muster_scheduler_wait(struct muster_scheduler *s,

@@ -238,6 +238,8 @@ static PyObject *rollout_add(PyObject *self, PyObject *args)
     }
 OF_NUMBER(drain, uint32_t, ms_rollout_drain)
 OF_NUMBER(cancel, uint64_t, ms_rollout_cancel)
+OF_NUMBER(consumed, uint64_t, ms_rollout_consumed)
+OF_NUMBER(give_back, uint64_t, ms_rollout_give_back)
 OF_NUMBER(weights_ready, uint32_t, ms_rollout_weights_ready)
 OF_NUMBER(restored, uint32_t, ms_rollout_restored)
 OF_NUMBER(pause, enum ms_weights_mode, ms_rollout_pause)
@@ -381,13 +383,25 @@ static PyObject *one_or_none(int rc, struct ms_rollout_group *g, const char *wha
     return rc < 0 ? raise_errno(rc, what) : core_rollout_group(g);
 }
 
+/* Takes them. */
+static PyObject *groups_list(struct ms_rollout_group **groups, unsigned long n)
+{
+    PyObject *list = PyList_New(0);
+
+    for (unsigned long i = 0; i < n; i++)
+        if (!list)
+            ms_rollout_group_free(groups[i]);
+        else if (!core_append(list, core_rollout_group(groups[i])))
+            Py_CLEAR(list);
+    return list;
+}
+
 /* (n): a list of n groups, or None: they are not there yet. */
 static PyObject *rollout_pull(PyObject *self, PyObject *number)
 {
     struct ms_rollout *r = rollout_get(self);
     MS_CLEANUP(ms_cleanup_free) struct ms_rollout_group **out = NULL;
     unsigned long n = PyLong_AsUnsignedLong(number);
-    PyObject *list;
     int rc;
 
     if (PyErr_Occurred())
@@ -400,15 +414,36 @@ static PyObject *rollout_pull(PyObject *self, PyObject *number)
     Py_END_ALLOW_THREADS;
     if (rc == -EAGAIN)
         Py_RETURN_NONE;
+    return rc < 0 ? raise_errno(rc, "groups") : groups_list(out, n);
+}
+
+/* (n): (batch, a list of n groups), or None. */
+static PyObject *rollout_lease(PyObject *self, PyObject *number)
+{
+    struct ms_rollout *r = rollout_get(self);
+    MS_CLEANUP(ms_cleanup_free) struct ms_rollout_group **out = NULL;
+    MS_CLEANUP(core_unref) PyObject *list = NULL;
+    unsigned long n = PyLong_AsUnsignedLong(number);
+    uint64_t batch = 0;
+    int rc;
+
+    if (PyErr_Occurred())
+        return NULL;
+    out = calloc(n + 1, sizeof *out);
+    if (!out)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_rollout_lease(r, (uint32_t)n, out, &batch);
+    Py_END_ALLOW_THREADS;
+    if (rc == -EAGAIN)
+        Py_RETURN_NONE;
     if (rc < 0)
         return raise_errno(rc, "groups");
-    list = PyList_New(0);
-    for (unsigned long i = 0; i < n; i++)
-        if (!list)
-            ms_rollout_group_free(out[i]);
-        else if (!core_append(list, core_rollout_group(out[i])))
-            Py_CLEAR(list);
-    return list;
+    list = groups_list(out, n);
+    if (list)
+        return Py_BuildValue("(KO)", (unsigned long long)batch, list);
+    ms_rollout_give_back(r, batch);
+    return NULL;
 }
 
 static PyObject *rollout_take(PyObject *self, PyObject *number)
@@ -602,6 +637,9 @@ static PyMethodDef rollout_methods[] = {
     {"has", rollout_has, METH_O, NULL},
     {"submit", rollout_submit, METH_VARARGS, NULL},
     {"pull", rollout_pull, METH_O, NULL},
+    {"lease", rollout_lease, METH_O, NULL},
+    {"consumed", rollout_consumed, METH_O, NULL},
+    {"give_back", rollout_give_back, METH_O, NULL},
     {"take", rollout_take, METH_O, NULL},
     {"take_dropped", rollout_take_dropped, METH_NOARGS, NULL},
     {"judge", rollout_judge, METH_NOARGS, NULL},

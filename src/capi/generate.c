@@ -182,11 +182,13 @@ static int wrap_all(struct ms_rollout_group **groups,
     return rc < 0 ? ms_capi_no_memory(err) : 0;
 }
 
-int muster_scheduler_get_batch(struct muster_scheduler *s,
-                               uint32_t count,
-                               int64_t timeout_ns,
-                               struct muster_samples **out,
-                               struct muster_error *err)
+/* batch NULL: they are consumed at once. */
+static int get_batch(struct muster_scheduler *s,
+                     uint32_t count,
+                     int64_t timeout_ns,
+                     struct muster_samples **out,
+                     uint64_t *batch,
+                     struct muster_error *err)
 {
     int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
     MS_CLEANUP(ms_cleanup_free)
@@ -201,13 +203,50 @@ int muster_scheduler_get_batch(struct muster_scheduler *s,
         rc = tell_failure(s, err);
         if (rc < 0)
             return rc;
-        rc = ms_rollout_pull(s->rollout, count, groups);
+        rc = batch ? ms_rollout_lease(s->rollout, count, groups, batch)
+                   : ms_rollout_pull(s->rollout, count, groups);
         if (rc == 0)
             return wrap_all(groups, count, out, err);
         rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
                            : failed(rc, "a batch", err);
     }
     return rc;
+}
+
+int muster_scheduler_get_batch(struct muster_scheduler *s,
+                               uint32_t count,
+                               int64_t timeout_ns,
+                               struct muster_samples **out,
+                               struct muster_error *err)
+{
+    return get_batch(s, count, timeout_ns, out, NULL, err);
+}
+
+int muster_scheduler_lease(struct muster_scheduler *s,
+                           uint32_t count,
+                           int64_t timeout_ns,
+                           struct muster_samples **out,
+                           uint64_t *batch,
+                           struct muster_error *err)
+{
+    uint64_t leased = 0;
+    int rc = get_batch(s, count, timeout_ns, out, &leased, err);
+
+    if (rc == 0)
+        *batch = leased;
+    else if (leased)
+        ms_rollout_give_back(s->rollout, leased);
+    return rc;
+}
+
+int muster_scheduler_consumed(struct muster_scheduler *s, uint64_t batch)
+{
+    return ms_rollout_consumed(s->rollout, batch);
+}
+
+int muster_scheduler_give_back(struct muster_scheduler *s, uint64_t batch)
+{
+    return ms_rollout_give_back(s->rollout, batch);
 }
 
 /* Try again at each news until it is there. */

@@ -118,6 +118,36 @@ static void test_groups(void **state)
                      -ETIMEDOUT);
 }
 
+static void test_a_batch_that_is_given_back_comes_again(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct muster_samples *done[2], *again[2];
+    struct muster_scheduler_stats stats;
+    uint64_t batch = 0;
+
+    (void)state;
+    for (int64_t i = 1; i <= 2; i++)
+        submit(s, i, sampling_of(20, 0, false), 2, 100);
+    assert_int_equal(muster_scheduler_lease(s, 2, WAIT_NS, done, &batch, &err), 0);
+    assert_int_equal(muster_scheduler_get_batch(s, 1, MS_NS_PER_MS, again, &err),
+                     -ETIMEDOUT);
+    assert_int_equal(muster_scheduler_give_back(s, batch), 0);
+    assert_int_equal(muster_scheduler_give_back(s, batch), -ENOENT);
+    assert_int_equal(muster_scheduler_lease(s, 2, WAIT_NS, again, &batch, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        check(done[i], 2, 20);
+        check(again[i], 2, 20);
+        assert_int_equal(muster_samples_group(done[i]), muster_samples_group(again[i]));
+        muster_samples_destroy(done[i]);
+        muster_samples_destroy(again[i]);
+    }
+    assert_int_equal(muster_scheduler_consumed(s, batch), 0);
+    assert_int_equal(muster_scheduler_consumed(s, batch), -ENOENT);
+    muster_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.delivered, 2);
+    assert_int_equal(stats.sent, 4);
+}
+
 static void test_a_killed_worker_and_its_successor(void **state)
 {
     SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
@@ -356,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_a_batch_that_is_given_back_comes_again),
         cmocka_unit_test(test_a_killed_worker_and_its_successor),
         cmocka_unit_test(test_resized_with_work_kept),
         cmocka_unit_test(test_a_resized_cluster_is_followed),

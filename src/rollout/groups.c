@@ -66,7 +66,7 @@ static bool sample_copy(struct ms_rollout_sample *to, const struct ms_rollout_sa
            (!s->runs || to->runs);
 }
 
-static struct ms_rollout_group *result_copy(const struct ms_rollout_group *g)
+struct ms_rollout_group *ms_rollout_group_copy(const struct ms_rollout_group *g)
 {
     struct ms_rollout_group *copy = result_make(g->id, g->key, g->count);
 
@@ -367,121 +367,6 @@ void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why)
     r->learnt++;
     ms_list_add_tail(&r->dropped, &g->link);
     ms_rollout_news(r);
-}
-
-void ms_rollout_group_delivered(struct ms_rollout *r, uint64_t id)
-{
-    struct group *g = ms_rollout_group_find(r, id);
-
-    if (g)
-        r->pulled[r->pulled_count++] = ms_rollout_group_take(r, g);
-}
-
-int ms_rollout_pull(struct ms_rollout *r,
-                    uint32_t groups,
-                    struct ms_rollout_group **out)
-{
-    struct ms_generate_event e = {.what = MS_PULL, .samples = groups};
-    int rc;
-    MS_LOCK(&r->lock);
-
-    rc = ms_rollout_check(r);
-    if (rc < 0 || groups == 0)
-        return rc < 0 ? rc : -EINVAL;
-    if (ms_scheduler_stats(r->core).ready < groups)
-        return -EAGAIN;
-    e.id = ++r->last_batch;
-    r->pulled = out;
-    r->pulled_count = 0;
-    rc = ms_rollout_step(r, &e);
-    r->pulled = NULL;
-    if (rc == 0) {
-        e.what = MS_CONSUMED;
-        ms_rollout_step(r, &e);
-    }
-    return rc;
-}
-
-int ms_rollout_take(struct ms_rollout *r, uint64_t id, struct ms_rollout_group **out)
-{
-    const struct ms_generate_event e = {.what = MS_TAKE, .id = id};
-    struct group *g;
-    int rc;
-    MS_LOCK(&r->lock);
-
-    rc = ms_rollout_check(r);
-    if (rc < 0)
-        return rc;
-    g = ms_rollout_group_find(r, id);
-    if (!g)
-        return -ENOENT;
-    if (g->state != GROUP_DROPPED && (rc = ms_rollout_step(r, &e)) < 0)
-        return rc == -ENOENT ? -EAGAIN : rc;
-    *out = ms_rollout_group_take(r, g);
-    return 0;
-}
-
-int ms_rollout_take_dropped(struct ms_rollout *r, struct ms_rollout_group **out)
-{
-    int rc;
-    MS_LOCK(&r->lock);
-
-    rc = ms_rollout_check(r);
-    if (rc < 0)
-        return rc;
-    if (ms_list_is_empty(&r->dropped))
-        return -EAGAIN;
-    *out = ms_rollout_group_take(r, ms_list_first(&r->dropped, struct group, link));
-    return 0;
-}
-
-/* ---- judged ------------------------------------------------------------------------ */
-
-int ms_rollout_judge(struct ms_rollout *r, struct ms_rollout_group **out)
-{
-    struct group *g;
-    int rc;
-    MS_LOCK(&r->lock);
-
-    rc = ms_rollout_check(r);
-    if (rc < 0)
-        return rc;
-    if (ms_list_is_empty(&r->judged))
-        return -EAGAIN;
-    g = ms_list_first(&r->judged, struct group, link);
-    *out = result_copy(g->out);
-    if (!*out)
-        return -ENOMEM;
-    ms_list_remove(&g->link);
-    return 0;
-}
-
-int ms_rollout_verdict(struct ms_rollout *r, uint64_t id, bool keep)
-{
-    const struct ms_generate_event e = {.what = MS_VERDICT, .id = id, .keep = keep};
-    struct group *g;
-    int rc;
-    MS_LOCK(&r->lock);
-
-    rc = ms_rollout_check(r);
-    if (rc < 0)
-        return rc;
-    g = ms_rollout_group_find(r, id);
-    if (g && keep)
-        g->state = GROUP_READY;
-    rc = ms_rollout_step(r, &e);
-    ms_rollout_news(r);
-    return rc;
-}
-
-uint32_t ms_rollout_take_refill(struct ms_rollout *r)
-{
-    uint32_t n;
-    MS_LOCK(&r->lock);
-
-    n = r->refill;
-    r->refill = 0;
-    return n;
 }
 
 /* ---- cancelled --------------------------------------------------------------------- */

@@ -271,6 +271,7 @@ static void init(struct ms_rollout *r, const struct ms_rollout_options *o)
     ms_map_init(&r->versions);
     ms_map_init(&r->keys);
     ms_list_init(&r->judged);
+    ms_list_init(&r->leased);
     ms_list_init(&r->dropped);
     r->pid = getpid();
     r->news = 1;

@@ -153,6 +153,15 @@ void ms_rollout_group_free(struct ms_rollout_group *g); /* NULL is fine */
 int ms_rollout_pull(struct ms_rollout *r,
                     uint32_t groups,
                     struct ms_rollout_group **out);
+/* The same, as copies, until the batch is said to be consumed or is given back: then they are
+ * handed out again, by their order. -ENOMEM: none is leased. */
+int ms_rollout_lease(struct ms_rollout *r,
+                     uint32_t groups,
+                     struct ms_rollout_group **out,
+                     uint64_t *batch);
+/* -ENOENT: there is no such lease (any more). */
+int ms_rollout_consumed(struct ms_rollout *r, uint64_t batch);
+int ms_rollout_give_back(struct ms_rollout *r, uint64_t batch);
 /* One by its id, finished or dropped (then `why` is set): 0 and it is the caller's. -EAGAIN:
  * it is not over; -ENOENT: it was handed out already. */
 int ms_rollout_take(struct ms_rollout *r, uint64_t id, struct ms_rollout_group **out);

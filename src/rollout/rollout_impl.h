@@ -5,7 +5,8 @@
  * calls.c     calls to workers, and what becomes of them
  * replicas.c  workers: up, down, sought, drained, paused
  * chunk.c     what engines send
- * groups.c    groups and their samples
+ * groups.c    groups and their samples, until they are over
+ * batches.c   groups that are over are handed out
  * weights.c   updates of the weights
  * look.c      numbers, explanations, the timeline
  * history.c   the file of lengths
@@ -76,11 +77,12 @@ struct request {
     bool is_unwanted;                 /* it was cancelled, or is surplus */
 };
 
-enum group_state { GROUP_OPEN, GROUP_JUDGED, GROUP_READY, GROUP_DROPPED };
+enum group_state { GROUP_OPEN, GROUP_JUDGED, GROUP_READY, GROUP_LEASED, GROUP_DROPPED };
 
 struct group {
-    struct ms_list link; /* judged, or dropped */
+    struct ms_list link; /* judged, leased or dropped */
     enum group_state state;
+    uint64_t batch; /* LEASED: in this one */
     uint32_t max_new;
     struct ms_rollout_group *out;
     struct request *requests; /* by seq */
@@ -109,12 +111,10 @@ struct ms_rollout {
     uint64_t last_group, last_batch, last_tag;
     struct replica **replicas; /* by number; NULL: none */
     size_t replica_count, replica_room;
-    struct ms_list judged, dropped;
+    struct ms_list judged, leased, dropped;
     struct ms_generate_event *events; /* that wait */
     size_t event_count, event_room;
     bool is_stepping, is_closing;
-    struct ms_rollout_group **pulled; /* of ms_rollout_pull, while it runs */
-    uint32_t pulled_count;
     uint32_t version, first_version, epochs, refill;
     struct ms_map versions; /* of workers that were drained, by uid: version + 1 */
     bool has_filter, is_updating, is_rolling, is_paused;
@@ -209,8 +209,13 @@ struct ms_rollout_group *ms_rollout_group_take(struct ms_rollout *r, struct grou
 void ms_rollout_request_ended(struct ms_rollout *r, const struct ms_generate_event *e);
 void ms_rollout_group_ready(struct ms_rollout *r, uint64_t id);
 void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why);
-void ms_rollout_group_delivered(struct ms_rollout *r, uint64_t id);
 void ms_rollout_groups_finish(struct ms_rollout *r);
+/* NULL: out of memory. */
+struct ms_rollout_group *ms_rollout_group_copy(const struct ms_rollout_group *g);
+
+/* batches.c */
+/* It is part of the batch that was begun last. */
+void ms_rollout_group_delivered(struct ms_rollout *r, uint64_t id);
 
 /* weights.c */
 void ms_rollout_weights_tell(struct ms_rollout *r, struct replica *rep);

@@ -19,6 +19,7 @@ from muster.generate.group import (
 )
 from muster.generate.http_client import ServerError, ServerUnreachable
 from muster.generate.http_engine import HttpEngine
+from muster.generate.lease import Lease
 from muster.generate.scheduler import Scheduler
 from muster.generate.session import Session
 from muster.generate.weights import Update
@@ -30,6 +31,7 @@ __all__ = [
     "GroupDropped",
     "Groups",
     "HttpEngine",
+    "Lease",
     "Sample",
     "Scheduler",
     "ServerError",

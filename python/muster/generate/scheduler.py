@@ -17,6 +17,7 @@ from muster._cluster.role import generation
 from muster._core import Rollout
 from muster.errors import DeadlineExceeded
 from muster.generate.group import Group, Groups, Sample
+from muster.generate.lease import Lease
 from muster.generate.session import Session
 from muster.generate.timeline import events
 from muster.generate.weights import MODES, Update
@@ -104,6 +105,7 @@ class Scheduler:
         self._refill = refill
         self._skips = failed == "skip"
         self._open: dict[int, Group] = {}
+        self._leased: dict[int, dict[int, Group]] = {}  # by batch
         self._failed: deque[Group] = deque()
         self._lock = threading.RLock()
         self._stride = _stride(cluster)
@@ -292,16 +294,8 @@ class Scheduler:
         self, groups: int = 1, *, timeout: float = WAIT_S
     ) -> Groups:
         """The same for asyncio."""
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._until_async(lambda: self._take(groups))
-        except DeadlineExceeded:
-            raise  # of a group
-        except TimeoutError:
-            what = f"{groups} finished groups were not there"
-            raise DeadlineExceeded(
-                f"{what} within {timeout} s: {self._state()}"
-            ) from None
+        what = f"{groups} finished groups were not there"
+        return await self._until_async(lambda: self._take(groups), timeout, what)
 
     def _take(self, groups: int) -> Groups | None:
         with self._lock:
@@ -310,6 +304,34 @@ class Scheduler:
             if told is None:
                 return None
             return Groups(self._open.pop(one[0])._fill(one) for one in told)
+
+    def lease(self, groups: int = 1, *, timeout: float = WAIT_S) -> Lease:
+        """`with sched.lease(32) as batch:` as get_batch, but if the body raises the groups are
+        ready again, and are handed out to whoever asks next."""
+        return Lease(self, groups, timeout)
+
+    def _lease(self, groups: int) -> tuple[int, Groups] | None:
+        with self._lock:
+            self._serve()
+            told = self._core.lease(groups)
+            if told is None:
+                return None
+            batch, filled = told
+            out = Groups(self._open.pop(one[0])._fill(one) for one in filled)
+            self._leased[batch] = {group.id: group for group in out}
+            return batch, out
+
+    def _end_lease(self, batch: int, back: bool) -> None:
+        with self._lock:
+            self._serve_dropped()  # what was cancelled meanwhile does not come back
+            groups = self._leased.pop(batch)
+            if not back:
+                self._core.consumed(batch)
+                return
+            for group in groups.values():
+                group._is_over = False
+            self._open |= groups
+            self._core.give_back(batch)
 
     def _serve(self) -> None:
         """What only Python can do: judge groups, find others, raise what failed."""
@@ -334,7 +356,10 @@ class Scheduler:
 
     def _serve_dropped(self) -> None:
         while (told := self._core.take_dropped()) is not None:
-            self._note_dropped(self._open.pop(told[0])._fill(told))
+            if (group := self._open.pop(told[0], None)) is not None:
+                self._note_dropped(group._fill(told))
+            for leased in self._leased.values():
+                leased.pop(told[0], None)
 
     def _note_dropped(self, group: Group) -> None:
         if group.error is not None and group.error.reason in ("poison", "deadline"):
@@ -372,14 +397,16 @@ class Scheduler:
         )
 
     async def _await_for(self, group: Group) -> None:
-        await self._until_async(lambda: True if self._look(group) else None)
+        await self._until_async(
+            lambda: True if self._look(group) else None,
+            WAIT_S,
+            f"the group of prompt {group.key!r} was not whole",
+        )
 
     async def __aiter__(self) -> AsyncIterator[Group]:
-        """Groups as they finish, until none is open."""
-        while True:
-            taken = await self._until_async(self._next)
-            if not taken:
-                return
+        """Groups as they finish, until none is open. DeadlineExceeded after 2 hours without
+        one."""
+        while taken := await self._until_async(self._next, WAIT_S, "no group finished"):
             yield taken[0]
 
     def _next(self) -> Groups | None:
@@ -408,14 +435,21 @@ class Scheduler:
                 raise DeadlineExceeded(f"{what} within {timeout} s: {self._state()}")
             self._core.wait(seen, min(left, FOLLOW_S))
 
-    async def _until_async(self, attempt: Callable[[], T | None]) -> T:
+    async def _until_async(
+        self, attempt: Callable[[], T | None], timeout: float, what: str
+    ) -> T:
+        end = monotonic() + timeout
         while True:
-            listener = self._listener()
-            news = listener.news()
+            news = self._listener().news()
             if (result := attempt()) is not None:
                 return result
-            await asyncio.wait((news,), timeout=FOLLOW_S)
-            news.cancel()
+            left = end - monotonic()
+            if left <= 0:
+                raise DeadlineExceeded(f"{what} within {timeout} s: {self._state()}")
+            try:
+                await asyncio.wait((news,), timeout=min(left, FOLLOW_S))
+            finally:
+                news.cancel()
 
     def _listener(self) -> _Listener:
         loop = asyncio.get_running_loop()

@@ -40,6 +40,9 @@ class Update:
         self._how = (version, MODES[mode], rolling, drain)
         self._timeout = timeout
 
+    def _what(self) -> str:
+        return f"the replicas could not get version {self.version}"
+
     def _begin(self) -> None:
         self._scheduler._core.weights_begin(*self._how)
 
@@ -48,7 +51,7 @@ class Update:
             return self._scheduler._until(
                 self._scheduler._core.weights_next,
                 self._timeout,
-                f"the replicas could not get version {self.version}",
+                self._what(),
             )
         except BaseException:
             self._fail()
@@ -87,12 +90,9 @@ class Update:
         return self
 
     async def _next_async(self) -> int:
-        from asyncio import timeout
-
-        async with timeout(self._timeout):
-            return await self._scheduler._until_async(
-                self._scheduler._core.weights_next
-            )
+        return await self._scheduler._until_async(
+            self._scheduler._core.weights_next, self._timeout, self._what()
+        )
 
     async def __aexit__(self, cls: type[BaseException] | None, *rest: object) -> None:
         self.__exit__(cls)
