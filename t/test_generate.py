@@ -89,7 +89,7 @@ def test_engines_without_streams_or_async(cluster: Make) -> None:
                 assert group.samples[1].tokens == answer(group.prompt, 1, 12)
 
 
-def test_asyncio(cluster: Make) -> None:
+def test_asyncio(cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(sched: Scheduler) -> None:
         groups = [sched.submit([i], n=2, max_new_tokens=20) for i in range(8)]
         first = await asyncio.wait_for(groups[5], WAIT_S)
@@ -107,6 +107,18 @@ def test_asyncio(cluster: Make) -> None:
             assert update.replicas == [0, 1] and sched.stats()["running"] == 0
         assert (await sched.get_batch_async(1, timeout=WAIT_S))[0] is group
         check(group, 50, 2)
+        endless = {"length": 10**6, "pace": 0.01}
+        late = sched.submit([9], max_new_tokens=10**6, sampling=endless, deadline=None)
+        monkeypatch.setattr("muster.generate.scheduler.WAIT_S", 0.05)
+        with pytest.raises(DeadlineExceeded, match=r"was not whole within 0.05 s"):
+            await late
+        with pytest.raises(DeadlineExceeded, match=r"no group finished within 0.05 s"):
+            async for _ in sched:
+                pass
+        with pytest.raises(DeadlineExceeded, match=r"get version 2 within 0.05 s"):
+            async with sched.weights(version=2, mode="wait", timeout=0.05):
+                pass
+        late.cancel()
 
     with Scheduler(cluster(Engine, 2)) as sched:
         asyncio.run(main(sched))

@@ -1,12 +1,14 @@
 """The agentic group queue under ROLL's names."""
 
 import asyncio
+import inspect
 import random
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from muster import DeadlineExceeded
 from muster.roll import EnvActivityMonitor, GroupQueue, GroupQueueManager
 
 
@@ -67,6 +69,38 @@ def test_an_episode_has_room_for_its_group() -> None:
         assert await asked[3] == 1
         q.shutdown()
         assert await q.get_episode_id() is None
+
+    run(test)
+
+
+def test_waits_have_deadlines() -> None:
+    async def test() -> None:
+        q = queue(size=1)
+        with pytest.raises(DeadlineExceeded, match=r"no episode .* within 0.01 s"):
+            await q.get_episode_id(timeout=0.01)
+        with pytest.raises(
+            DeadlineExceeded, match=r"no complete episode within 0.01 s"
+        ):
+            await q.get(timeout=0.01)
+        q.advance_step(0)
+        q.put(await q.get_episode_id() or 0, 0, 10)
+        assert (await q.get()).rollouts == [10]
+        m = manager()
+        m.advance_step(0)
+        for env in (0, 1):
+            m.put(0, await m.get_episode_id(0, env), 0, env, env)
+        with pytest.raises(
+            DeadlineExceeded, match=r"4 .* not there within 0.05 s: 2 were"
+        ):
+            await m.get_batch(4, 0, timeout=0.05)
+        with pytest.raises(DeadlineExceeded, match="group 0 had no episode"):
+            await m.get_episode_id(0, 0, timeout=0.01)
+        for env in (2, 3):
+            m.put(1, await m.get_episode_id(1, env), 0, env, env)
+        assert await m.get_batch(4, 0) == [0, 1, 2, 3]  # nothing was lost
+        for wait in (q.get, q.get_episode_id, m.get_batch, m.get_episode_id):
+            assert inspect.signature(wait).parameters["timeout"].default == 7200
+        m.shutdown()
 
     run(test)
 

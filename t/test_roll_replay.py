@@ -1,11 +1,13 @@
 """ReplayBuffer under ROLL's name: budgets, refunds, order, collection, waits."""
 
 import asyncio
+import inspect
 import math
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import muster
 import pytest
 from muster.roll import ExperienceItem, ReplayBuffer
 
@@ -159,6 +161,28 @@ def test_collection() -> None:
     run(test)
 
 
+def test_waits_have_deadlines() -> None:
+    async def test() -> None:
+        buffer = ReplayBuffer(0, False, 0)
+        buffer.advance_step(0, 2)
+        first, second = [await buffer.poll(timeout=0.01) for _ in range(2)]
+        with pytest.raises(muster.DeadlineExceeded, match=r"no place .* within 0.01 s"):
+            await buffer.poll(timeout=0.01)
+        await buffer.begin(first)
+        buffer.commit(first, items(first, 0))
+        await buffer.get_batch(1, None)
+        buffer.gc()  # step 0 has ended
+        with pytest.raises(muster.DeadlineExceeded, match=r"prompt 1 .* within 0.01 s"):
+            await buffer.begin(second, timeout=0.01)
+        buffer.abort(second)
+        buffer.advance_step(1, 0)
+        assert await buffer.poll() == 3  # what 1 and 2 gave up has room for it
+        for wait in (buffer.poll, buffer.get_batch, buffer.begin):
+            assert inspect.signature(wait).parameters["timeout"].default == 7200
+
+    run(test)
+
+
 def test_a_batch_that_is_given_up_is_not_lost() -> None:
     async def test() -> None:
         buffer = ReplayBuffer(0, False, 0)
@@ -166,7 +190,9 @@ def test_a_batch_that_is_given_up_is_not_lost() -> None:
         ids, waiting = await polled(buffer)
         await buffer.begin(ids[0])
         buffer.commit(ids[0], items(0, 0))
-        with pytest.raises(TimeoutError):
+        with pytest.raises(
+            muster.DeadlineExceeded, match=r"2 samples .* within 0.01 s"
+        ):
             await buffer.get_batch(2, None, timeout=0.01)
         await buffer.begin(ids[1])
         buffer.commit(ids[1], items(1, 0))

@@ -3,6 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
+
+from muster.errors import DeadlineExceeded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+@asynccontextmanager
+async def deadline(timeout: float, what: Callable[[], str]) -> AsyncIterator[None]:
+    """The body has so many seconds. DeadlineExceeded with `what`, in which "within 3 s" is
+    put at the end of the first clause."""
+    try:
+        async with asyncio.timeout(timeout):
+            yield
+    except TimeoutError as e:
+        if isinstance(e, DeadlineExceeded):
+            raise
+        first, colon, rest = what().partition(":")
+        raise DeadlineExceeded(f"{first} within {timeout} s{colon}{rest}") from None
 
 
 class Changes:

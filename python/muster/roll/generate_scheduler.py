@@ -146,6 +146,8 @@ class DynamicSamplingScheduler:
             while True:
                 try:
                     prompt_id = await self.replay_buffer.poll()
+                except DeadlineExceeded:
+                    continue  # no step began for so long: who asks for one has a deadline
                 except asyncio.CancelledError:
                     if self.replay_buffer.is_shut_down:
                         break
@@ -210,11 +212,8 @@ class DynamicSamplingScheduler:
             if sending.done():
                 _raise_of(sending)
             return await get
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"{wanted} samples were not there within {timeout} s: "
-                f"{self.replay_buffer.info()}; {self.router_manager.info()}"
-            ) from None
+        except DeadlineExceeded as e:
+            raise DeadlineExceeded(f"{e}; {self.router_manager.info()}") from None
         finally:
             get.cancel()
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster._adapters.checks import NoSuchKey, WrongValue
-from muster.roll.changes import Changes
+from muster.generate.scheduler import WAIT_S
+from muster.roll.changes import Changes, deadline
 
 logger = logging.getLogger("muster.roll")
 
@@ -107,8 +108,16 @@ class GroupQueue:
 
     # ---- environments -----------------------------------------------------------------
 
-    async def get_episode_id(self, env_id: int | None = None) -> int | None:
-        """An episode that has room for one more; None after `shutdown`."""
+    async def get_episode_id(
+        self, env_id: int | None = None, timeout: float = WAIT_S
+    ) -> int | None:
+        """An episode that has room for one more; None after `shutdown`. DeadlineExceeded after
+        `timeout` seconds."""
+        what = f"group {self.group_id} had no episode with room for one more"
+        async with deadline(timeout, lambda: what):
+            return await self._get_episode_id(env_id)
+
+    async def _get_episode_id(self, env_id: int | None) -> int | None:
         wide = self.group_size + self.group_size_redundancy
         while not self._is_shut_down:
             for episode, group in self.groups.items():
@@ -157,8 +166,15 @@ class GroupQueue:
 
     # ---- the consumer -----------------------------------------------------------------
 
-    async def get(self) -> GroupData:
-        """The oldest episode, once it is complete, even if a later one is."""
+    async def get(self, timeout: float = WAIT_S) -> GroupData:
+        """The oldest episode, once it is complete, even if a later one is. DeadlineExceeded
+        after `timeout` seconds."""
+        what = f"group {self.group_id} had no complete episode"
+        async with deadline(timeout, lambda: what):
+            return await self.oldest()
+
+    async def oldest(self) -> GroupData:
+        """The same, for a task that its owner ends."""
         while True:
             oldest = next(iter(self.groups.values()), None)
             if oldest is not None and len(oldest.rollouts) >= self.group_size:
@@ -215,9 +231,9 @@ class GroupQueueManager:
             queue.advance_step(step)
 
     async def get_episode_id(
-        self, group_id: int, env_id: int | None = None
+        self, group_id: int, env_id: int | None = None, timeout: float = WAIT_S
     ) -> int | None:
-        return await self._queue(group_id).get_episode_id(env_id)
+        return await self._queue(group_id).get_episode_id(env_id, timeout)
 
     def shutdown(self) -> None:
         self.env_monitor.stop_monitoring()
@@ -244,12 +260,19 @@ class GroupQueueManager:
             raise NoSuchKey(f"no environment is of group {group_id}")
         return self.group_queue[group_id]
 
-    async def get_batch(self, batch_size: int, current_step: int) -> list[Any]:
+    async def get_batch(
+        self, batch_size: int, current_step: int, timeout: float = WAIT_S
+    ) -> list[Any]:
         """Rollouts of whole groups, from whichever has one; each group gives its episodes
-        in order. Below 0: all until every environment has ended. What a call that was
-        cancelled had taken comes with the next. CancelledError on `clear` and
-        `shutdown`."""
+        in order. Below 0: all until every environment has ended. DeadlineExceeded after
+        `timeout` seconds; what a call that ended so, or was cancelled, had taken comes with
+        the next. CancelledError on `clear` and `shutdown`."""
         self.env_monitor.start_monitoring()
+        what = f"{batch_size} rollouts were not there"
+        async with deadline(timeout, lambda: f"{what}: {self._count_taken()} were"):
+            return await self._get_batch(batch_size, current_step)
+
+    async def _get_batch(self, batch_size: int, current_step: int) -> list[Any]:
         self._taken = [g for g in self._taken if self._is_fresh(g, current_step)]
         while batch_size < 0 or self._count_taken() < batch_size:
             self._ask()
@@ -271,7 +294,7 @@ class GroupQueueManager:
         if not self._gets:
             for group_id, queue in self.group_queue.items():
                 if group_id not in self._ended:
-                    self._gets[asyncio.ensure_future(queue.get())] = group_id
+                    self._gets[asyncio.ensure_future(queue.oldest())] = group_id
 
     def _take(self, get: asyncio.Task[GroupData], step: int) -> None:
         group_id = self._gets.pop(get)

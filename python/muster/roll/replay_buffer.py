@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from muster._adapters.checks import WrongValue
 from muster._core import Replay
-from muster.roll.changes import Changes
+from muster.generate.scheduler import WAIT_S
+from muster.roll.changes import Changes, deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,25 +102,34 @@ class ReplayBuffer:
         self.current_step = step
         self._changes.tell()
 
-    async def poll(self) -> int:
-        """The number of a new prompt, once there is a place for it. CancelledError after
-        `shutdown`."""
+    async def poll(self, timeout: float = WAIT_S) -> int:
+        """The number of a new prompt, once there is a place for it. DeadlineExceeded after
+        `timeout` seconds, CancelledError after `shutdown`."""
         prompt_id = self._rules.poll()
         try:
-            while True:
-                self._check_open()
-                if self._rules.admit(prompt_id):
-                    return prompt_id
-                await self._changes.wait()
+            async with deadline(
+                timeout, lambda: f"no place for a prompt: {self.info()}"
+            ):
+                while True:
+                    self._check_open()
+                    if self._rules.admit(prompt_id):
+                        return prompt_id
+                    await self._changes.wait()
         except BaseException:
             self.abort(prompt_id)
             raise
 
-    async def begin(self, prompt_id: int) -> int:
+    async def begin(self, prompt_id: int, timeout: float = WAIT_S) -> int:
         """Bind a prompt to the current step, or to the next if this one was collected.
-        CancelledError if the prompt was aborted, or after `shutdown`."""
+        DeadlineExceeded after `timeout` seconds, CancelledError if the prompt was aborted, or
+        after `shutdown`."""
         if self.current_step is None:
             raise WrongValue("no step has begun: call advance_step first")
+        what = f"prompt {prompt_id} waits for a step, which did not begin"
+        async with deadline(timeout, lambda: f"{what}: {self.info()}"):
+            return await self._begin(prompt_id)
+
+    async def _begin(self, prompt_id: int) -> int:
         while True:
             try:
                 step = self._rules.begin(prompt_id)
@@ -160,12 +170,13 @@ class ReplayBuffer:
     # ---- batches ----------------------------------------------------------------------
 
     async def get_batch(
-        self, expected_samples: int, progress_bar: Any, timeout: float | None = None
+        self, expected_samples: int, progress_bar: Any, timeout: float = WAIT_S
     ) -> list[ExperienceItem]:
         """Samples, those of the oldest step first; more than `expected_samples` if the
-        last prompt has more. TimeoutError after `timeout` seconds; what was taken until
+        last prompt has more. DeadlineExceeded after `timeout` seconds; what was taken until
         then comes with the next call."""
-        async with asyncio.timeout(timeout):
+        what = f"{expected_samples} samples were not there"
+        async with deadline(timeout, lambda: f"{what}: {self.info()}"):
             return await self._get_batch(expected_samples, progress_bar)
 
     async def _get_batch(self, wanted: int, progress_bar: Any) -> list[ExperienceItem]:

@@ -13,10 +13,10 @@ from typing import Any
 
 from muster._adapters.actor import Handle
 from muster._adapters.checks import WrongValue
-from muster.errors import DeadlineExceeded, NoSuchMethod
+from muster.errors import NoSuchMethod
 from muster.generate import Scheduler
 from muster.generate.scheduler import WAIT_S
-from muster.roll.changes import Changes
+from muster.roll.changes import Changes, deadline
 from muster.roll.router_clients import RouterClient, client_of
 from muster.roll.routers import router_of
 
@@ -102,14 +102,10 @@ class RouterManager:
         `timeout` seconds."""
         if request_id in self._running:
             raise WrongValue(f"request {request_id!r} runs already")
-        try:
-            async with asyncio.timeout(timeout):
-                while self._is_suspended and not self._is_shut_down:
-                    await self._changes.wait()
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"request {request_id!r}: requests were suspended for {timeout} s"
-            ) from None
+        what = f"request {request_id!r} waits while suspended, and nobody called resume"
+        async with deadline(timeout, lambda: what):
+            while self._is_suspended and not self._is_shut_down:
+                await self._changes.wait()
         self._running.add(request_id)
 
     async def on_request_routed(self, request_id: Any) -> None:
@@ -136,14 +132,9 @@ class RouterManager:
 
     async def wait_complete(self, timeout: float = WAIT_S) -> None:
         """Until no request runs. DeadlineExceeded after `timeout` seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self._running:
-                    await self._changes.wait()
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"requests still ran after {timeout} s: {self.info()}"
-            ) from None
+        async with deadline(timeout, lambda: f"requests did not end: {self.info()}"):
+            while self._running:
+                await self._changes.wait()
 
     async def shutdown(self, timeout: float = WAIT_S) -> None:
         """Requests that run or wait give None. Idempotent."""
