@@ -28,7 +28,9 @@ class Engine:
     """sampling: "length" (tokens until it ends by itself), "pace" (seconds for each chunk),
     "chunk" (tokens of one), and what is to go wrong: "die", "raise", "hang", "linger" (at
     the first attempt its stream does not end behind its answer). "waits": seconds in which it
-    says only that it is there."""
+    says only that it is there. "hold": after so many tokens the first attempt waits until
+    `release`, or new weights, come: a request that is held runs, however slow the machine is.
+    """
 
     def __init__(self) -> None:
         self.version = 0
@@ -37,6 +39,17 @@ class Engine:
         self.log: list[tuple[str, int, int, int]] = []
         self.go = asyncio.Event()
         self.go.set()
+        self.released = asyncio.Event()
+
+    async def _hold(self, request, context):
+        made = len(context) - len(request["prompt"])
+        if request["attempt"] == 1 and made == (request["sampling"] or {}).get("hold"):
+            await self.released.wait()
+
+    async def release(self):
+        """What is held now goes on."""
+        self.released.set()
+        self.released = asyncio.Event()
 
     async def generate(self, request):
         rid, sampling = request["rid"], request["sampling"] or {}
@@ -61,6 +74,7 @@ class Engine:
         if sampling.get("die") == request["seq"]:
             os.kill(os.getpid(), 9)
         while len(context) < last:
+            await self._hold(request, context)
             await self.go.wait()
             if sampling.get("hang") == request["attempt"]:
                 await asyncio.sleep(3600)
@@ -87,6 +101,7 @@ class Engine:
 
     async def set_weights(self, version):
         self.version = version
+        await self.release()
         return len(self.running)
 
     async def seen(self):
@@ -96,6 +111,7 @@ class Engine:
             "log": self.log,
             "version": self.version,
             "pid": os.getpid(),
+            "stands": not self.go.is_set(),
         }
 
 
@@ -105,6 +121,21 @@ class PausableEngine(Engine):
 
     async def resume(self):
         self.go.set()
+
+
+class SlowPausableEngine(PausableEngine):
+    """Its pauses are over when `let_pause` was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_pause = asyncio.Event()
+
+    async def pause(self):
+        self.go.clear()
+        await self.may_pause.wait()
+
+    async def let_pause(self):
+        self.may_pause.set()
 
 
 class SilentEngine(Engine):
@@ -117,6 +148,7 @@ class SilentEngine(Engine):
     async def _decode(self, request, sampling):
         context = list(request["prompt"]) + list(request["tokens"])
         for place in range(len(request["tokens"]), sampling["length"]):
+            await self._hold(request, context)
             await self.go.wait()  # from here to the yield nothing else runs
             token = next_token(context, request["seq"])
             context.append(token)

@@ -166,7 +166,8 @@ int ms_rollout_call_start_generate(struct ms_rollout *r,
 void ms_rollout_call_drop(struct ms_rollout *r, struct open_call *c)
 {
     if (c->call) {
-        ms_call_cancel(c->call);
+        if (c->kind != CALL_RESUME) /* of a replica that is let go; it is to happen */
+            ms_call_cancel(c->call);
         ms_call_let_go(c->call);
         ms_call_unref(c->call);
     }

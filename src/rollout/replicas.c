@@ -19,6 +19,7 @@ void ms_rollout_replica_up(struct ms_rollout *r, struct replica *rep)
     rep->epoch = ++r->epochs; /* later than all of this number before */
     rep->update = UPDATE_NONE;
     rep->failure[0] = '\0';
+    ms_rollout_weights_go_on(r, rep);
     ms_rollout_later(r,
                      (struct ms_generate_event){.what = MS_REPLICA_UP,
                                                 .replica = rep->number,
@@ -179,7 +180,7 @@ void ms_rollout_replica_found(struct ms_rollout *r, struct replica *rep)
     if (uid != rep->uid) {
         rep->uid = uid;
         rep->version = r->first_version; /* as a new worker begins */
-        rep->no_pause = false;
+        rep->no_pause = rep->is_standing = false;
     }
     if (r->is_updating || rep->version != r->version) {
         rep->state = MS_ROLLOUT_WAITING;
@@ -215,6 +216,9 @@ int64_t ms_rollout_replicas_tick(struct ms_rollout *r, int64_t now_ns)
 void ms_rollout_replica_released(struct ms_rollout *r, struct replica *rep)
 {
     ms_rollout_call_drop_all(r, rep);
+    if (rep->is_standing && ms_peer_uid(rep->peer) == rep->uid &&
+        ms_rollout_call_start(r, rep, CALL_RESUME, NULL))
+        ms_rollout_call_drop_all(r, rep);
     keep_version(r, rep);
     r->replicas[rep->number] = NULL;
     ms_peer_unref(rep->peer);

@@ -62,8 +62,9 @@ struct replica {
     struct ms_list calls;
     uint32_t running; /* GENERATE calls */
     enum { UPDATE_NONE, UPDATE_PAUSING, UPDATE_TOLD, UPDATE_GIVEN } update;
-    bool is_pausing; /* by ms_rollout_pause, not answered yet */
-    bool no_pause;   /* its engine has no such method */
+    bool is_pausing;  /* by ms_rollout_pause, not answered yet */
+    bool is_standing; /* its engine was told to pause, and not yet to resume */
+    bool no_pause;    /* its engine has no such method */
     int64_t seek_ns, load_ns;
     uint64_t tokens;
     char failure[MS_ROLLOUT_FAILURE];
@@ -220,6 +221,8 @@ void ms_rollout_group_delivered(struct ms_rollout *r, uint64_t id);
 /* weights.c */
 void ms_rollout_weights_tell(struct ms_rollout *r, struct replica *rep);
 void ms_rollout_weights_paused(struct ms_rollout *r, struct replica *rep);
+/* Resume its engine, if nothing wants it to stand still. */
+void ms_rollout_weights_go_on(struct ms_rollout *r, struct replica *rep);
 void ms_rollout_weights_updated(struct ms_rollout *r, uint32_t version);
 
 /* look.c */

@@ -44,10 +44,48 @@ int ms_rollout_weights_begin(struct ms_rollout *r,
     return rc;
 }
 
+/* False: its engine cannot, or could not be asked. */
+static bool stand_still(struct ms_rollout *r, struct replica *rep)
+{
+    if (rep->no_pause || !ms_rollout_call_start(r, rep, CALL_PAUSE, NULL))
+        return false;
+    rep->is_standing = true;
+    return true;
+}
+
+/* The answer to a pause, or to the question behind it, is on its way: a resume now could
+ * overtake it. */
+static bool is_pause_open(const struct replica *rep)
+{
+    ms_list_each (c, &rep->calls, struct open_call, link)
+        if (c->kind == CALL_PAUSE || c->kind == CALL_FLUSH)
+            return true;
+    return false;
+}
+
+void ms_rollout_weights_go_on(struct ms_rollout *r, struct replica *rep)
+{
+    bool is_paused = r->is_paused && r->pause_mode == MS_WEIGHTS_KEEP;
+
+    if (!rep->is_standing || rep->update != UPDATE_NONE || is_paused ||
+        is_pause_open(rep))
+        return;
+    rep->is_standing = false;
+    if (!rep->no_pause)
+        ms_rollout_call_start(r, rep, CALL_RESUME, NULL);
+}
+
+static void all_go_on(struct ms_rollout *r)
+{
+    for (size_t i = 0; i < r->replica_count; i++)
+        if (replica_at(r, i) && r->replicas[i]->state == MS_ROLLOUT_UP)
+            ms_rollout_weights_go_on(r, r->replicas[i]);
+}
+
 void ms_rollout_weights_tell(struct ms_rollout *r, struct replica *rep)
 {
     rep->update = UPDATE_PAUSING;
-    if (rep->no_pause || !ms_rollout_call_start(r, rep, CALL_PAUSE, NULL))
+    if (!stand_still(r, rep))
         ms_rollout_weights_paused(r, rep);
 }
 
@@ -56,6 +94,7 @@ void ms_rollout_weights_paused(struct ms_rollout *r, struct replica *rep)
     if (rep->update == UPDATE_PAUSING)
         rep->update = UPDATE_TOLD;
     rep->is_pausing = false;
+    ms_rollout_weights_go_on(r, rep); /* the update may have been given up meanwhile */
     ms_rollout_news(r);
 }
 
@@ -69,7 +108,7 @@ void ms_rollout_weights_updated(struct ms_rollout *r, uint32_t version)
     ms_rollout_news(r);
 }
 
-/* Those that wait for weights and have got them. */
+/* Those that wait for weights and have the present ones are used. */
 static void end(struct ms_rollout *r)
 {
     r->is_updating = r->update_done = false;
@@ -80,6 +119,7 @@ static void end(struct ms_rollout *r)
             ms_rollout_replica_up(r, rep);
     }
     ms_rollout_news(r);
+    ms_rollout_step(r, NULL);
 }
 
 /* Of those that are to get it: some are not told yet? Which is told and not given? */
@@ -129,17 +169,9 @@ int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica)
     }
     if (is_some_untold)
         return -EAGAIN;
-    if (r->update_done && !is_some_given(r)) {
+    if (r->update_done && !is_some_given(r))
         end(r);
-        ms_rollout_step(r, NULL);
-    }
     return 0;
-}
-
-static void let_go_on(struct ms_rollout *r, struct replica *rep)
-{
-    if (!rep->no_pause)
-        ms_rollout_call_start(r, rep, CALL_RESUME, NULL);
 }
 
 static int
@@ -151,7 +183,7 @@ ready(struct ms_rollout *r, struct replica *rep, const struct ms_generate_event 
     rep->update = UPDATE_NONE;
     if (rep->state != MS_ROLLOUT_UP)
         return 0; /* it is used from the end on */
-    let_go_on(r, rep);
+    ms_rollout_weights_go_on(r, rep);
     return ms_rollout_step(r, e);
 }
 
@@ -174,10 +206,8 @@ int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t number)
         e.version = r->update_version;
         rc = ready(r, rep, &e);
     }
-    if (r->is_updating && r->update_done && !is_some_given(r)) {
+    if (r->is_updating && r->update_done && !is_some_given(r))
         end(r);
-        ms_rollout_step(r, NULL);
-    }
     return rc;
 }
 
@@ -192,16 +222,12 @@ int ms_rollout_weights_failed(struct ms_rollout *r)
         return rc;
     if (!r->is_updating)
         return -EINVAL;
-    for (size_t i = 0; i < r->replica_count; i++) {
-        struct replica *rep = replica_at(r, i);
-
-        if (rep && rep->update >= UPDATE_TOLD && rep->state == MS_ROLLOUT_UP)
-            let_go_on(r, rep);
-        if (rep)
-            rep->update = UPDATE_NONE;
-    }
-    r->is_updating = r->update_done = false;
+    for (size_t i = 0; i < r->replica_count; i++)
+        if (replica_at(r, i))
+            r->replicas[i]->update = UPDATE_NONE;
+    all_go_on(r);
     ms_rollout_step(r, &e); /* it has ended already if all had them */
+    end(r);
     return 0;
 }
 
@@ -246,11 +272,12 @@ int ms_rollout_pause(struct ms_rollout *r, enum ms_weights_mode mode)
         return rc;
     r->is_paused = true;
     r->pause_mode = mode;
+    all_go_on(r); /* after a pause that kept them */
     for (size_t i = 0; mode == MS_WEIGHTS_KEEP && i < r->replica_count; i++) {
         struct replica *rep = replica_at(r, i);
 
-        if (rep && rep->state == MS_ROLLOUT_UP && !rep->no_pause)
-            rep->is_pausing = ms_rollout_call_start(r, rep, CALL_PAUSE, NULL) != NULL;
+        if (rep && rep->state == MS_ROLLOUT_UP)
+            rep->is_pausing = stand_still(r, rep);
     }
     return 0;
 }
@@ -285,8 +312,6 @@ int ms_rollout_resume(struct ms_rollout *r)
     if (!r->is_paused)
         return -EINVAL;
     r->is_paused = false;
-    for (size_t i = 0; r->pause_mode == MS_WEIGHTS_KEEP && i < r->replica_count; i++)
-        if (replica_at(r, i) && r->replicas[i]->state == MS_ROLLOUT_UP)
-            let_go_on(r, r->replicas[i]);
+    all_go_on(r);
     return ms_rollout_step(r, &e);
 }
