@@ -3,7 +3,7 @@
  * A call that its caller waits for carries the workers that wait already; waiting for one of
  * those can never end.
  */
-#include "host_object.h"
+#include "core/worker/host_object.h"
 
 #include <string.h>
 #include <sys/syscall.h>

@@ -5,7 +5,7 @@
  * the worker leaves (`leave`). It is not raised a second time while the clean-up of the
  * first runs: in the `finally` and `__exit__` that it passes. The engine loop looks for
  * the wish between two requests (`host_is_ending`). */
-#include "host_object.h"
+#include "core/worker/host_object.h"
 
 #include "base/clock.h"
 

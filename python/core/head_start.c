@@ -1,6 +1,6 @@
 /* head_start.c - a driver's session from its options, and what is asked before there is one */
+#include "core/worker/host_object.h"
 #include "head_object.h"
-#include "host_object.h"
 #include "store.h"
 
 #include "io/addr.h"

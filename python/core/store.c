@@ -1,8 +1,8 @@
 /* store.c - the store client of this process, and its objects as Python sees them */
 #include "store.h"
 
+#include "core/worker/host_object.h"
 #include "head_object.h"
-#include "host_object.h"
 #include "message.h"
 
 #include "base/cleanup.h"

@@ -1,5 +1,5 @@
 /* rollout.c - generation on clusters: the scheduler's rollout as a Python object */
-#include "rollout.h"
+#include "core/generate/rollout.h"
 
 #include "base/clock.h"
 

@@ -1,5 +1,5 @@
 /* debug.c - the terminal of a worker's debugger, as methods of Host */
-#include "host_object.h"
+#include "core/worker/host_object.h"
 
 #include "worker/debug.h"
 

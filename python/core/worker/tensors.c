@@ -1,5 +1,5 @@
-/* shards.c - tensors that a worker keeps for others to fetch by HTTP */
-#include "host_object.h"
+/* tensors.c - tensors that a worker keeps for others to fetch by HTTP */
+#include "core/worker/host_object.h"
 #include "store.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* rollout_results.c - groups, numbers and the timeline of a rollout as Python objects */
-#include "rollout.h"
+#include "core/generate/rollout.h"
 
 #include <math.h>
 

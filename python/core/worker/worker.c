@@ -1,5 +1,5 @@
 /* worker.c - the host of a worker, as a Python object */
-#include "host_object.h"
+#include "core/worker/host_object.h"
 #include "message.h"
 #include "store.h"
 

@@ -2,7 +2,7 @@
  * classes are synchronous: it takes a request, runs it and replies, without a line of
  * Python in between. A worker with an async class takes requests as objects and answers
  * them from its own event loop (request.c). */
-#include "host_object.h"
+#include "core/worker/host_object.h"
 #include "store.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* request.c - requests as objects, for an engine with an event loop of its own */
-#include "host_object.h"
+#include "core/worker/host_object.h"
 #include "store.h"
 
 #include <errno.h>
