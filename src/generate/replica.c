@@ -43,7 +43,7 @@ static void lose(struct ms_scheduler *s, uint32_t replica)
             s->groups[group].pending--;
             ms_group_request_over(s, group);
         } else {
-            ms_request_failed(s, i);
+            ms_request_lost(s, i);
         }
     }
     ms_weights_go_on(s);

@@ -6,6 +6,9 @@
 
 #define FAILED_ON_MAX 2 /* replicas remembered; the next one makes three */
 #define COUNTED_MAX   15
+#define CLEARED_BY    32 /* tokens after a loss: it was another that ended the replica */
+#define LOSSES_MAX                                                                     \
+    12 /* whatever tokens come between: one that ends each replica late */
 
 uint64_t ms_request_id(const struct ms_scheduler *s, uint32_t i)
 {
@@ -225,6 +228,13 @@ void ms_request_heard(struct ms_scheduler *s, uint32_t i)
     }
 }
 
+/* It got on since its replica went: that was another's fault. */
+static void clear(struct ms_gen_request *q)
+{
+    q->suspect = 0;
+    q->failures = q->tries = 0;
+}
+
 void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens)
 {
     struct ms_gen_request *q = &s->requests[i];
@@ -233,6 +243,8 @@ void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens)
         tokens = q->max_new;
     if (tokens > q->generated)
         q->generated = tokens;
+    if (q->suspect && q->generated >= q->lost_at + CLEARED_BY)
+        clear(q);
     if (q->prompt + q->generated > q->kv) {
         s->replicas[q->replica].kv += q->prompt + q->generated - q->kv;
         q->kv = q->prompt + q->generated;
@@ -307,6 +319,25 @@ void ms_request_failed(struct ms_scheduler *s, uint32_t i)
     ms_request_queue(s, i);
     if (q->failures >= most || (q->tries >= most && has_failed_everywhere(s, q)))
         ms_group_drop(s, q->group, MS_WHY_POISON);
+}
+
+void ms_request_lost(struct ms_scheduler *s, uint32_t i)
+{
+    struct ms_gen_request *q = &s->requests[i];
+
+    q->suspect = 1;
+    q->lost_at = q->generated;
+    if (++q->losses < LOSSES_MAX) {
+        ms_request_failed(s, i);
+        return;
+    }
+    ms_request_queue(s, i);
+    ms_group_drop(s, q->group, MS_WHY_POISON);
+}
+
+bool ms_request_is_prime(const struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    return q->suspect && q->tries + 1U >= s->o.poison_replicas;
 }
 
 void ms_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why)

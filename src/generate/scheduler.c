@@ -12,6 +12,7 @@
 
 #define PROBE_NS        (10 * MS_NS_PER_S)
 #define POISON_REPLICAS 3
+#define PRIME           (UINT64_C(1) << 32)
 #define PREFILL_NS      20000.0
 #define SLICE_NS        ((int64_t)MS_CHOOSE_TICK_NS) /* as in the simulation of the choice */
 #define SEED            UINT64_C(0x9E3779B97F4A7C15)
@@ -95,23 +96,46 @@ static int reserve_decisions(struct ms_scheduler *s, const struct ms_generate_ev
                             sizeof *s->out);
 }
 
-/* Not again where it has failed, while there is another replica, if only later. */
+/* Suspects that run there; a prime one counts more than all others can. */
+static uint64_t suspects_on(const struct ms_scheduler *s,
+                            const struct ms_gen_replica *r)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = r->first; i != MS_NONE; i = s->requests[i].after)
+        n += !s->requests[i].suspect                   ? 0
+             : ms_request_is_prime(s, &s->requests[i]) ? PRIME
+                                                       : 1;
+    return n;
+}
+
+/* Not again where it has failed, while there is another replica, if only later. Suspects
+ * are spread, and of those that are prime no replica gets two: if it goes again, it is known
+ * which of them it was. */
 static uint32_t
 elsewhere(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t here)
 {
+    uint64_t least = ms_request_is_prime(s, q) ? PRIME : UINT64_MAX, n;
     uint32_t best = MS_NOWHERE;
     bool is_any = false;
 
-    for (uint32_t i = 0; i < s->replica_count; i++) {
-        const struct ms_gen_replica *r = &s->replicas[i];
+    for (uint32_t pass = 0; pass < (q->suspect ? 2 : 1) && !is_any; pass++)
+        for (uint32_t i = 0; i < s->replica_count; i++) {
+            const struct ms_gen_replica *r = &s->replicas[i];
 
-        if (r->state != MS_REPLICA_OPEN || ms_request_failed_on(q, i))
-            continue;
-        is_any = true;
-        if (ms_replica_has_room(r, (uint64_t)q->prompt + q->generated) &&
-            (best == MS_NOWHERE || r->in_flight < s->replicas[best].in_flight))
-            best = i;
-    }
+            if (r->state != MS_REPLICA_OPEN ||
+                (pass == 0 && ms_request_failed_on(q, i)))
+                continue;
+            is_any = true;
+            if (!ms_replica_has_room(r, (uint64_t)q->prompt + q->generated))
+                continue;
+            n = q->suspect ? suspects_on(s, r) : 0;
+            if (n < least || (n == least && best != MS_NOWHERE &&
+                              r->in_flight < s->replicas[best].in_flight)) {
+                best = i;
+                least = n;
+            }
+        }
     return is_any ? best : here;
 }
 
@@ -122,13 +146,13 @@ static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
 {
     uint32_t to = q->target, on;
 
-    if (to != MS_NOWHERE && !ms_request_failed_on(q, to) &&
+    if (to != MS_NOWHERE && !q->suspect && !ms_request_failed_on(q, to) &&
         ms_replica_has_room(&s->replicas[to], (uint64_t)q->prompt + q->generated))
         return to;
     q->target = MS_NOWHERE;
     to = s->o.policy->place(s, q);
     on = to == MS_PARK ? q->replica : to;
-    return ms_request_failed_on(q, on) ? elsewhere(s, q, to) : to;
+    return q->suspect || ms_request_failed_on(q, on) ? elsewhere(s, q, to) : to;
 }
 
 /* The first of those that wait for a replica with room, if it goes before the queue. */
@@ -208,7 +232,7 @@ void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replic
 {
     struct ms_gen_request *q = &s->requests[request];
 
-    if (q->state != MS_REQUEST_RUNNING || q->replica == replica ||
+    if (q->state != MS_REQUEST_RUNNING || q->replica == replica || q->suspect ||
         ms_request_failed_on(q, replica))
         return;
     q->target = replica;

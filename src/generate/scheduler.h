@@ -20,7 +20,9 @@
  *    without an answer in `probe_ns` it is evicted and its requests resume elsewhere. A
  *    single silent request is aborted and resumes elsewhere; that counts as a failure of
  *    the replica, unless its cache is full: then the engine has preempted the request.
- *  - A request that failed on `poison_replicas` replicas fails its group.
+ *  - A request that failed on `poison_replicas` replicas fails its group. When a replica
+ *    goes, all that it ran are suspects, until they have got on; those that would fail the
+ *    next time are never two on one replica.
  *  - A group is delivered in one batch at a time: taken with PULL, then CONSUMED, or
  *    RETURNED and delivered again. Oldest version first.
  *

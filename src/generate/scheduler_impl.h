@@ -56,6 +56,10 @@ void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens);
 void ms_request_leave(struct ms_scheduler *s, uint32_t i);
 /* It was on a replica that failed it: back to the queue, or its group fails. */
 void ms_request_failed(struct ms_scheduler *s, uint32_t i);
+/* The same, of one whose replica went: it may have been the cause, or beside it. */
+void ms_request_lost(struct ms_scheduler *s, uint32_t i);
+/* It has been lost so often that one time more fails its group: it goes alone. */
+bool ms_request_is_prime(const struct ms_scheduler *s, const struct ms_gen_request *q);
 /* Not wanted any more, wherever it is. */
 void ms_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why);
 

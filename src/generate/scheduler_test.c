@@ -272,6 +272,143 @@ static void test_poison_goes_elsewhere_against_the_plan(void **state)
     assert_int_equal(r.d[0].why, MS_WHY_POISON);
 }
 
+/* ---- a request that ends replicas, among others ------------------------------------ */
+
+enum { FLEET = 4, PLACES = 8, CROWD = FLEET * PLACES };
+
+/* Where each request runs, by its group; MS_NOWHERE: it does not, or is dropped. */
+struct crowd {
+    uint64_t id[CROWD + 1];
+    uint32_t on[CROWD + 1], attempt[CROWD + 1];
+    uint32_t epoch[FLEET], dropped;
+    bool done[CROWD + 1];
+};
+
+static void note(struct rig *r, struct crowd *c)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const struct ms_generate_decision *d = &r->d[i];
+
+        if (d->what == MS_SEND) {
+            c->id[d->group] = d->id;
+            c->on[d->group] = d->replica;
+            c->attempt[d->group] = d->attempt;
+        } else if (d->what == MS_DROP) {
+            c->dropped++;
+            c->on[d->group] = MS_NOWHERE;
+            assert_int_equal(d->why, MS_WHY_POISON);
+        }
+    }
+}
+
+static void fill_fleet(struct rig *r, struct crowd *c)
+{
+    for (uint32_t i = 0; i < FLEET; i++) {
+        up(r, i, PLACES);
+        c->epoch[i] = 1;
+    }
+    for (uint64_t g = 1; g <= CROWD; g++)
+        EVENT(r,
+              MS_SUBMIT,
+              .id = g,
+              .samples = 1,
+              .max_new = 100000,
+              .replica = MS_NOWHERE);
+    EVENT(r, MS_TICK);
+    note(r, c);
+}
+
+/* It goes with all that it runs, and another comes into its place. */
+static void end_replica(struct rig *r, struct crowd *c, uint32_t replica)
+{
+    for (uint64_t g = 1; g <= CROWD; g++)
+        if (c->on[g] == replica)
+            c->on[g] = MS_NOWHERE;
+    EVENT(r, MS_REPLICA_DOWN, .replica = replica, .epoch = c->epoch[replica]);
+    note(r, c);
+    EVENT(r,
+          MS_REPLICA_UP,
+          .replica = replica,
+          .epoch = ++c->epoch[replica],
+          .samples = PLACES);
+    note(r, c);
+}
+
+/* All but the one in question go on; what that makes room for is sent. */
+static void progress(struct rig *r, struct crowd *c, uint64_t but, uint32_t tokens)
+{
+    for (int again = 0; again < PLACES; again++)
+        for (uint64_t g = 1; g <= CROWD; g++)
+            if (c->on[g] != MS_NOWHERE && g != but) {
+                EVENT(r,
+                      MS_PROGRESS,
+                      .id = c->id[g],
+                      .attempt = c->attempt[g],
+                      .tokens = tokens);
+                note(r, c);
+            }
+}
+
+/* Room for one more. */
+static void finish_one(struct rig *r, struct crowd *c, uint64_t but)
+{
+    uint64_t g = 1;
+
+    while (g <= CROWD && (c->on[g] == MS_NOWHERE || g == but))
+        g++;
+    assert_true(g <= CROWD);
+    c->done[g] = true;
+    c->on[g] = MS_NOWHERE;
+    EVENT(r, MS_FINISHED, .id = c->id[g], .attempt = c->attempt[g], .tokens = 90000);
+    note(r, c);
+}
+
+/* One of 32 ends each replica that it gets to: at once, with all places taken. It fails after
+ * three; those beside it go on. */
+static void test_poison_among_others_fails_alone(void **state)
+{
+    (void)state;
+    for (uint64_t poison = 1; poison <= CROWD; poison++)
+        for (int hears = 0; hears < 2; hears++) {
+            RIG(r, .seed = poison);
+            struct crowd c = {0};
+            int lost = 0;
+
+            memset(c.on, -1, sizeof c.on);
+            fill_fleet(&r, &c);
+            while (c.dropped == 0) {
+                while (c.on[poison] == MS_NOWHERE)
+                    finish_one(&r, &c, poison);
+                if (hears)
+                    progress(&r, &c, poison, 50 * (uint32_t)(lost + 1));
+                end_replica(&r, &c, c.on[poison]);
+                lost++;
+            }
+            assert_int_equal(lost, 3);
+            assert_int_equal(c.dropped, 1);
+            while (ms_scheduler_stats(r.s).live > 0)
+                finish_one(&r, &c, poison);
+            for (uint64_t g = 1; g <= CROWD; g++)
+                assert_true(c.done[g] == (g != poison));
+        }
+}
+
+/* Long answers where replicas go often: what gets on is not what ends them. */
+static void test_losses_between_tokens_are_no_poison(void **state)
+{
+    RIG(r, .seed = 1);
+    struct crowd c = {0};
+
+    (void)state;
+    memset(c.on, -1, sizeof c.on);
+    fill_fleet(&r, &c);
+    for (uint32_t i = 0; i < 5 * FLEET; i++) {
+        end_replica(&r, &c, i % FLEET);
+        progress(&r, &c, 0, 100 * (i + 1));
+    }
+    assert_int_equal(c.dropped, 0);
+}
+
 static void test_cancel(void **state)
 {
     RIG(r, .seed = 1);
@@ -744,6 +881,8 @@ int main(void)
         cmocka_unit_test(test_poison_fails_its_group_only),
         cmocka_unit_test(test_poison_with_few_replicas),
         cmocka_unit_test(test_poison_goes_elsewhere_against_the_plan),
+        cmocka_unit_test(test_poison_among_others_fails_alone),
+        cmocka_unit_test(test_losses_between_tokens_are_no_poison),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_surplus_is_aborted),
