@@ -1,6 +1,9 @@
 """The head is killed while it does something: the next one does it, once and to the end."""
 
+import os
+import resource
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -70,3 +73,49 @@ def test_what_was_being_given_back_is_given_back(jobs: Jobs, hold: Path) -> None
     jobs.submit(text)  # its name is free, and so are its machines
     jobs.wait_stage("back", "running")
     jobs.run("delete", "back")
+
+
+SLOW = """
+import os, time
+
+class Slow:
+    def __init__(self):
+        open("begun", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+"""
+# the role is on n1, the driver on n0
+ONCE = """
+name: once
+nodes: [{name: n0, cpus: 1}, {name: n1, cpus: 1, gpus: 1}]
+roles: {a: {worker_cls: slow.Slow, num_gpus_per_worker: 1}}
+driver: [sh, -c, "echo start >>starts; while [ ! -e end ]; do sleep 0.05; done"]
+"""
+
+
+def signal_agent(jobs: Jobs, node: str, number: int) -> None:  # noqa: F811
+    """And its supervisor."""
+    for pid in jobs.agents(node):
+        os.kill(pid, number)
+
+
+def test_a_driver_that_ends_meanwhile_is_not_started_again(jobs: Jobs) -> None:  # noqa: F811
+    jobs.write(SLOW, "slow.py")
+    jobs.submit(ONCE)
+    until((jobs.folder / "begun").exists)
+    signal_agent(jobs, "once.n0", signal.SIGSTOP)  # is asked for the driver, and waits
+    jobs.write("", "go")
+    until(lambda: "the driver starts" in jobs.texts("once"))
+    no_more = (4096, resource.RLIM_INFINITY)
+    resource.prlimit(jobs.head_pid(), resource.RLIMIT_FSIZE, no_more)
+    signal_agent(jobs, "once.n0", signal.SIGCONT)
+    until(lambda: jobs.get("once")["journal"])  # that it runs cannot be written down
+    signal_agent(jobs, "once.n1", signal.SIGSTOP)  # the next head waits for it
+    jobs.kill_head()
+    jobs.get("once")  # it is there again
+    until(lambda: "once.driver/0" in jobs.workers())
+    jobs.write("", "end")
+    until(lambda: "once.driver/0" not in jobs.workers())
+    signal_agent(jobs, "once.n1", signal.SIGCONT)
+    jobs.run("wait", "once")
+    assert (jobs.folder / "starts").read_text().split() == ["start"]

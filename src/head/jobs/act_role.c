@@ -354,19 +354,27 @@ static bool is_half_made(const struct ms_cluster *c)
     return c && !c->spec;
 }
 
+/* It lives and is of this incarnation, or was and has ended by itself, which is told then. */
+static bool is_begun(const struct ms_job_doing *d, const struct ms_slot *s)
+{
+    uint32_t known = ms_hosted_incarnation(d->job, d->role, s->now.uid);
+
+    if (ms_slot_is_live(s))
+        return !known || known == d->incarnation;
+    return s->now.uid && s->now.exit && !s->now.exit->requested &&
+           known == d->incarnation;
+}
+
 /* Whole, and of this incarnation: an answer was lost with the head before. */
 static bool is_made(const struct ms_job_doing *d, const struct ms_cluster *c)
 {
     if (!c || (is_half_made(c) && d->role != MS_JOB_DRIVER) || !c->is_made ||
         c->is_busy || c->state == MS_CLUSTER_STOPPING ||
-        (d->role != MS_JOB_DRIVER && c->count != d->count) || c->live != c->count)
+        (d->role != MS_JOB_DRIVER && c->count != d->count))
         return false;
-    for (size_t i = 0; i < c->count; i++) {
-        uint32_t known = ms_hosted_incarnation(d->job, d->role, c->slots[i].now.uid);
-
-        if (known && known != d->incarnation)
+    for (size_t i = 0; i < c->count; i++)
+        if (!is_begun(d, &c->slots[i]))
             return false;
-    }
     return true;
 }
 

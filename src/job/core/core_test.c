@@ -308,6 +308,29 @@ static void test_a_driver_that_works_again_is_left_alone(void **state)
     rig_finish(&g);
 }
 
+static void test_a_driver_that_was_asked_for_twice_is_ended_with_the_job(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 1, true);
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_do(&g, MS_JOB_ADMITTED);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_CREATE)->id);
+    assert_true(rig_has(&g, MS_JOB_DO_START_DRIVER));
+    rig_replay(&g);
+    rig_step(&g, &(struct ms_job_event){.what = MS_JOB_RECOVERED});
+    assert_true(rig_has(&g, MS_JOB_DO_START_DRIVER)); /* and one may run already */
+    rig_driver_exit(&g, MS_JOB_SUCCEEDED, 0, NULL);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_STOPPING);
+    assert_true(rig_has(&g, MS_JOB_DO_STOP_DRIVER));
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_SUCCEEDED);
+    rig_finish(&g);
+}
+
 static void test_what_is_replayed_is_the_same(void **state)
 {
     struct ms_job_role_spec role;
@@ -487,6 +510,7 @@ int main(void)
         cmocka_unit_test(
             test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job),
         cmocka_unit_test(test_a_driver_that_works_again_is_left_alone),
+        cmocka_unit_test(test_a_driver_that_was_asked_for_twice_is_ended_with_the_job),
         cmocka_unit_test(test_what_is_replayed_is_the_same),
         cmocka_unit_test(test_a_resumed_job_waits_for_its_turn),
         cmocka_unit_test(test_nodes_are_checked_before_the_job),

@@ -71,8 +71,8 @@ bool ms_driver_down(struct ms_job_core *c)
 {
     uint8_t state = c->driver.state;
 
-    if (state == MS_CORE_DRIVER_DONE ||
-        (state == MS_CORE_DRIVER_IDLE && !c->driver.is_unsure))
+    if ((state == MS_CORE_DRIVER_DONE || state == MS_CORE_DRIVER_IDLE) &&
+        !c->driver.is_unsure)
         return true;
     if (is_stop_due(c))
         stop(c);
