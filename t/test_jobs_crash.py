@@ -5,6 +5,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from cli_rig import home  # noqa: F401
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 
 pytestmark = pytest.mark.timeout(600)  # the steps have limits of their own
+
+LATE_S = 12.0  # more than other requests wait for old agents
 
 # an agent takes its time to end: as long as there is a file `hold`
 SLOW_END = r"""
@@ -119,3 +122,22 @@ def test_a_driver_that_ends_meanwhile_is_not_started_again(jobs: Jobs) -> None: 
     signal_agent(jobs, "once.n1", signal.SIGCONT)
     jobs.run("wait", "once")
     assert (jobs.folder / "starts").read_text().split() == ["start"]
+
+
+def test_an_agent_that_comes_back_late(jobs: Jobs) -> None:  # noqa: F811
+    jobs.submit(
+        "name: late\nnodes: [{name: n0, cpus: 1}]\n"
+        "roles: {a: {command: [sleep, '1000'], world_size: 2}}\n"
+    )
+    jobs.wait_stage("late", "running")
+    before = jobs.workers()
+    signal_agent(jobs, "late.n0", signal.SIGSTOP)
+    jobs.kill_head()
+    assert jobs.get("late")["is_recovering"]
+    late = time.monotonic() + LATE_S
+    until(lambda: time.monotonic() > late or not jobs.get("late")["is_recovering"])
+    signal_agent(jobs, "late.n0", signal.SIGCONT)
+    until(lambda: not jobs.get("late")["is_recovering"])
+    jobs.wait_stage("late", "running")
+    assert until(lambda: len(w := jobs.workers()) == 2 and w) == before
+    assert jobs.get("late")["roles"][0]["restarts"] == 0, jobs.texts("late")

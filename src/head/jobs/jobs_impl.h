@@ -20,8 +20,10 @@
 #define MS_JOB_LINES_MAX     ((uint64_t)20000) /* that are kept of one job */
 #define MS_JOB_RETRY_NS      (1 * MS_NS_PER_S) /* a journal that cannot be written */
 #define MS_JOB_MEND_NS       (2 * MS_NS_PER_S) /* a node that was lost */
-#define MS_JOB_KEY           "job."            /* before the names of reservations */
-#define MS_JOB_DRIVER_NAME   "driver"
+#define MS_JOB_BACK_NS                                                                 \
+    (60 * MS_NS_PER_S)            /* for its machines to come back to a new head */
+#define MS_JOB_KEY         "job." /* before the names of reservations */
+#define MS_JOB_DRIVER_NAME "driver"
 
 /* Which incarnation of the core each rank of a role has. */
 struct ms_job_ranks {

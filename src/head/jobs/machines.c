@@ -418,9 +418,32 @@ void ms_machines_recover(struct ms_hosted *job)
     ms_timer_set(&job->mend, MS_JOB_MEND_NS);
 }
 
+/* A process of the head before of which its node has not told yet. */
+static bool is_awaited(const struct ms_hosted *job, const struct ms_slot *s)
+{
+    const struct ms_cluster *c = s->cluster;
+    const struct ms_node *n;
+
+    if (s->now.uid || !s->expected_uid || !c->placed)
+        return false;
+    n = ms_node_find(head_of(job), c->placed->ranks[s->rank]->pieces[0]->node);
+    return !n || n->state != MS_NODE_READY;
+}
+
+static bool has_awaited(const struct ms_hosted *job)
+{
+    ms_list_each (c, &head_of(job)->registry.clusters, struct ms_cluster, link)
+        for (size_t i = 0; c->driver == job->id && i < c->count; i++)
+            if (is_awaited(job, &c->slots[i]))
+                return true;
+    return false;
+}
+
 bool ms_machines_are_back(const struct ms_hosted *job)
 {
+    if (job->is_on_ours)
+        return !has_awaited(job);
     if (!job->fleet)
-        return job->is_on_ours || !ms_job_core_view(job->core).is_held;
+        return !ms_job_core_view(job->core).is_held;
     return ms_fleet_is_back(job->fleet, job->key);
 }

@@ -275,7 +275,8 @@ static bool add_role(struct reports *r, struct ms_hosted *job, uint32_t role)
     return true;
 }
 
-/* Whatever is not reported is not there: all who could know it were asked. */
+/* Whatever is not reported is not there: all who could know it were asked, or did not come
+ * in MS_JOB_BACK_NS. */
 static void recover(struct ms_hosted *job)
 {
     struct reports r = {0};
@@ -298,10 +299,10 @@ static void recover(struct ms_hosted *job)
 void ms_jobs_recover(void *arg)
 {
     struct ms_jobs *j = arg;
-    bool is_late = ms_now_ns() - j->head->started_ns > MS_RECOVERY_NS;
+    bool is_late = ms_now_ns() - j->head->started_ns > MS_JOB_BACK_NS;
     bool is_left = false;
 
-    if (ms_persist_left_ns(j->head) > 0 && !is_late) {
+    if (ms_persist_left_ns(j->head) > 0) {
         ms_timer_set(&j->recover, LOOK_NS);
         return;
     }
