@@ -72,6 +72,7 @@ static Muster__LocalGang *tell_gang(const struct gang *g)
     m.key = (char *)(uintptr_t)g->key;
     m.first = g->first;
     m.mark = r ? (uint64_t)(uintptr_t)r->owner : g->mark;
+    m.secret_file = ms_field_text(g->start.secret_file);
     out = (Muster__LocalGang *)ms_proto_copy(&m.base);
     is_good = out != NULL;
     for (size_t i = 0; is_good && i < g->pieces.count; i++)
@@ -143,27 +144,47 @@ int ms_kept_write(struct local *l, struct ms_error *err)
 
 /* ---- an agent whose number was not written down ------------------------------------- */
 
-/* It is `muster agent` of this node and of our executable; and so is its supervisor, its
- * parent, which is meant. */
-static bool is_agent(pid_t pid, const char *name, const char *path)
-{
-    char where[32], text[PATH_ROOM] = "", option[] = "--node-name";
-    const char *word = text;
-    bool is_ours = false;
+/* The words of a process, each with a NUL behind it. */
+struct words {
+    char text[PATH_ROOM];
     int len;
+};
 
-    snprintf(where, sizeof where, "/proc/%d/cmdline", (int)pid);
-    len = ms_tree_read(AT_FDCWD, where, text, sizeof text);
-    for (bool is_next = false; len > 0 && word < text + len; word += strlen(word) + 1) {
-        if (is_next && strcmp(word, name) == 0)
-            return is_ours;
-        is_ours = is_ours || strcmp(word, path) == 0;
-        is_next = strcmp(word, option) == 0;
+static const char *next_word(const struct words *w, const char *word)
+{
+    word += strlen(word) + 1;
+    return word < w->text + w->len ? word : NULL;
+}
+
+/* This option, with this word behind it. */
+static bool has_words(const struct words *w, const char *option, const char *value)
+{
+    const char *behind;
+
+    for (const char *at = w->len > 0 ? w->text : NULL; at; at = behind) {
+        behind = next_word(w, at);
+        if (behind && strcmp(at, option) == 0 && strcmp(behind, value) == 0)
+            return true;
     }
     return false;
 }
 
-static pid_t find_agent(const struct local *l, const char *name)
+/* It is `muster agent` of this node, of our executable and with the secret of the head that
+ * began to start it; and so is its supervisor, its parent, which is meant. */
+static bool
+is_agent(pid_t pid, const char *name, const char *path, const char *secret_file)
+{
+    struct words w = {0};
+    char where[32];
+
+    snprintf(where, sizeof where, "/proc/%d/cmdline", (int)pid);
+    w.len = ms_tree_read(AT_FDCWD, where, w.text, sizeof w.text);
+    return has_words(&w, path, "agent") && has_words(&w, "--node-name", name) &&
+           (!secret_file[0] || has_words(&w, "--secret-file", secret_file));
+}
+
+static pid_t
+find_agent(const struct local *l, const char *name, const char *secret_file)
 {
     MS_CLEANUP(ms_cleanup_dir) DIR *proc = opendir("/proc");
     const struct dirent *e;
@@ -173,7 +194,7 @@ static pid_t find_agent(const struct local *l, const char *name)
 
         /* a supervisor leads its session */
         if (pid > 1 && pid != getpid() && getsid(pid) == pid &&
-            is_agent(pid, name, l->agent_path))
+            is_agent(pid, name, l->agent_path, secret_file))
             return pid;
     }
     return 0;
@@ -281,7 +302,8 @@ static int enter_pieces(struct gang *g)
     return rc;
 }
 
-static int enter_agent(struct gang *g, const Muster__LocalAgent *m)
+static int
+enter_agent(struct gang *g, const Muster__LocalAgent *m, const char *secret_file)
 {
     struct part *p;
     int rc = ms_part_create(g, m->node);
@@ -294,7 +316,7 @@ static int enter_agent(struct gang *g, const Muster__LocalAgent *m)
     if (!m->is_over && m->process[0])
         pid = ms_supervisor_find(m->process);
     else if (!m->is_over)
-        pid = find_agent(g->local, p->name);
+        pid = find_agent(g->local, p->name, secret_file);
     ms_part_adopt(p, pid);
     return 0;
 }
@@ -324,7 +346,7 @@ static int enter_gang(struct local *l, const Muster__LocalGang *m)
     }
     ms_place_hold(&l->nodes.stock, &g->pieces, &g->placement);
     for (size_t i = 0; i < m->n_agents && rc == 0; i++)
-        rc = enter_agent(g, m->agents[i]);
+        rc = enter_agent(g, m->agents[i], m->secret_file);
     return rc;
 }
 

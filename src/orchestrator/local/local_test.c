@@ -249,7 +249,8 @@ static struct told reserve(struct local_rig *r,
                            const char *mode)
 {
     const char *const env[] = {mode, NULL};
-    const struct ms_agent_start start = {.head = "127.0.0.1:1", .env = env};
+    const struct ms_agent_start start = {
+        .head = "127.0.0.1:1", .secret_file = "/ours/secret", .env = env};
     const struct ms_reserve request = {.key = key,
                                        .pieces = {.name = key,
                                                   .bundles = bundles,
@@ -482,7 +483,8 @@ static void change_file(const struct local_rig *r,
 
 static void set_text(char **at, const char *text)
 {
-    free(*at);
+    if (*at != protobuf_c_empty_string)
+        free(*at);
     *at = strdup(text);
     assert_non_null(*at);
 }
@@ -490,6 +492,11 @@ static void set_text(char **at, const char *text)
 static void set_process(Muster__LocalGang *g, void *arg)
 {
     set_text(&g->agents[0]->process, arg);
+}
+
+static void set_secret_file(Muster__LocalGang *g, void *arg)
+{
+    set_text(&g->secret_file, arg);
 }
 
 static void close_rig(struct local_rig *r)
@@ -580,6 +587,24 @@ static void test_an_agent_that_was_not_written_down(void **state)
     release(r, "kept");
 }
 
+/* One with this node's name, of our executable, whose head has another secret. */
+static void test_an_agent_of_another_head(void **state)
+{
+    const struct ms_bundle one = {.cpu_milli = 1000};
+    struct local_rig *r = rig_of(*state);
+    pid_t pid;
+
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "kept", &one, 1, "FAKE_AGENT=").rc, 0);
+    pid = forget_process(r, "kept");
+    change_file(r, set_secret_file, (char[]){"/others/secret"});
+    open_rig(*state, true);
+    assert_int_equal(agent_pid(r->o, "kept", 0), 0);
+    assert_int_equal(phase_of(r, "kept"), MS_PHASE_ENDED);
+    kill_agent(pid);
+    release(r, "kept");
+}
+
 /* Of an agent that is gone the file says that it is this process. */
 static void is_none(struct ms_rig *rig, char *process)
 {
@@ -667,6 +692,7 @@ int main(int argc, char **argv)
         DURABLE(test_an_agent_that_ended_meanwhile),
         DURABLE(test_an_end_is_written_down_again),
         DURABLE(test_an_agent_that_was_not_written_down),
+        DURABLE(test_an_agent_of_another_head),
         DURABLE(test_a_process_that_is_no_agent_of_ours),
         DURABLE(test_a_file_that_is_damaged),
     };
