@@ -12,6 +12,7 @@
 #include "head/state/persist.h"
 #include "job/rendezvous.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,13 +91,6 @@ static void drop_keys(const struct meeting *m)
         ms_head_kv_changed(m->head);
 }
 
-static void forget(struct meeting *m)
-{
-    drop_keys(m);
-    ms_journal_delete(m->head->persist.journal, MS_PERSIST_RENDEZVOUS, m->name);
-    meeting_destroy(m);
-}
-
 static void keep(const struct meeting *m, struct ms_journal *j)
 {
     Muster__KeptRendezvous *kept = j ? ms_rendezvous_encode(&m->r) : NULL;
@@ -154,6 +148,17 @@ answer_status(struct ms_head_op *op, const char *name, const struct meeting *m)
         s.closed = m->r.is_closed;
     }
     ms_head_op_succeed_copy(op, &s.base);
+}
+
+/* Nobody is in it and nobody waits for a rank; who waits for news hears that it is gone. */
+static void forget(struct meeting *m)
+{
+    ms_list_each (op, &m->asks, struct ms_head_op, wait_link)
+        answer_status(op, m->name, NULL);
+    assert(ms_list_is_empty(&m->joins) && ms_list_is_empty(&m->asks));
+    drop_keys(m);
+    ms_journal_delete(m->head->persist.journal, MS_PERSIST_RENDEZVOUS, m->name);
+    meeting_destroy(m);
 }
 
 /* One that joined: it has a rank, or it never will. */
