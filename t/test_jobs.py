@@ -147,6 +147,28 @@ def test_an_agent_is_killed(jobs: Jobs) -> None:  # noqa: F811
     finish(jobs)
 
 
+def test_an_agent_with_many_ranks_is_killed(jobs: Jobs) -> None:  # noqa: F811
+    """One decision, and one request for all of them."""
+    jobs.submit(
+        'name: many\nnodes: [{name: "n0", cpus: 64}]\nroles:\n'
+        '  a: {command: [sleep, "1000"], world_size: 50, restart: rank}\n'
+    )
+    before = until(lambda: len(w := jobs.workers()) == 50 and w)
+    for pid in jobs.agents("many.n0"):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: "50 start again together" in jobs.texts("many"))
+    until(
+        lambda: len(w := jobs.workers()) == 50
+        and not set(w.values()) & {*before.values()}
+    )
+    until(lambda: "complete again" in jobs.texts("many"))
+    said = jobs.texts("many")
+    assert said.count(" ended: node lost") <= 8, said  # not one for each
+    assert said.count("start again together") == 1, said
+    assert said.count("complete again") == 1, said
+    jobs.run("delete", "many")
+
+
 def test_delete_of_a_running_job(jobs: Jobs) -> None:  # noqa: F811
     start(jobs)
     jobs.run("delete", "first")

@@ -287,6 +287,7 @@ queue(struct ms_hosted *job, const struct ms_job_event *e, bool is_kept)
 
 void ms_hosted_feed(struct ms_hosted *job, const struct ms_job_event *e)
 {
+    ms_ends_tell(job);
     if (!job->jobs->is_ending && !job->is_forgotten &&
         queue(job, e, e->what != MS_JOB_PROGRESS))
         take_all(job);
@@ -304,6 +305,7 @@ int ms_hosted_want(struct ms_hosted *job,
             err, -EAGAIN, "job '%s': the head has just started again", job->name);
     if (job->journal.code)
         return ms_error_set(err, job->journal.code, "%s", job->journal.text);
+    ms_ends_tell(job);
     rc = ms_job_core_check(job->core, e, err);
     if (rc < 0)
         return rc;

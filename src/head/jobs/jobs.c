@@ -155,6 +155,8 @@ ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *
     if (rc == 0)
         rc = ms_hosted_start(job, err);
     if (rc == 0)
+        rc = ms_ends_init(job, err);
+    if (rc == 0)
         rc = ms_machines_init(job, err);
     if (rc == 0)
         rc = ms_signs_init(job, err);
@@ -179,6 +181,7 @@ void ms_hosted_destroy(struct ms_hosted *job)
     ms_doings_drop(job);
     ms_machines_finish(job);
     ms_signs_finish(job);
+    ms_ends_finish(job);
     ms_timer_finish(&job->wake);
     ms_timer_finish(&job->retry);
     ms_list_each (w, &job->waiting, struct ms_job_waiting, link) {
@@ -262,11 +265,7 @@ void ms_jobs_worker_exited(struct ms_jobs *j,
     if (!report.incarnation)
         return; /* of an action under way, which tells of it */
     ms_job_exit_text(exit, &text);
-    ms_hosted_feed(job,
-                   &(struct ms_job_event){.what = MS_JOB_EXITED,
-                                          .text = ms_buf_str(&text),
-                                          .reports = &report,
-                                          .report_count = 1});
+    ms_ends_add(job, &report, ms_buf_str(&text) ? ms_buf_str(&text) : "");
 }
 
 struct ms_fleet *ms_jobs_fleet(const struct ms_jobs *j, const char *key)

@@ -10,6 +10,7 @@
  *   feed.c      one job: an event into the journal and the core, actions out
  *   act.c       actions, by the table of what each of them is; act_role.c: those of roles
  *   check.c     the check of its nodes, in pairs
+ *   ends.c      ends of processes, those that come together as one event
  *   drain.c     ranks that will go work on what they have, and get nothing new
  *   machines.c  what is reserved for a job
  *   signs.c     signs of work, and stacks

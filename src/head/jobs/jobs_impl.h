@@ -46,6 +46,15 @@ struct ms_job_waiting {
     struct ms_buf data;
 };
 
+/* Ends that are alike and were not told yet (ends.c). */
+struct ms_job_ends {
+    struct ms_job_report *all;
+    size_t count, room;
+    struct ms_buf text;         /* of all of them */
+    char node[MS_NAME_MAX + 1]; /* where all of them were */
+    struct ms_timer later;
+};
+
 /* One job. */
 struct ms_hosted {
     struct ms_list link; /* ms_jobs.all, by age */
@@ -69,6 +78,7 @@ struct ms_hosted {
     bool is_forgotten;  /* nothing is left of it */
     struct ms_timer wake, retry;
     struct ms_error journal; /* why it cannot be written; code 0: it can */
+    struct ms_job_ends ends;
 
     /* act.c */
     struct ms_job_ranks *ranks; /* of each role of the core */
@@ -153,6 +163,17 @@ int ms_hosted_keep(struct ms_hosted *job, struct ms_error *err);
 int ms_hosted_keep_new(struct ms_hosted *job, struct ms_error *err);
 /* Nothing of it stays in the journal. */
 void ms_hosted_forget(struct ms_hosted *job);
+
+/* ---- ends.c ------------------------------------------------------------------------ */
+
+int ms_ends_init(struct ms_hosted *job, struct ms_error *err);
+void ms_ends_finish(struct ms_hosted *job);
+/* A process has ended, on a node that is known: it is told with those like it, before any
+ * other event. All is copied. */
+void ms_ends_add(struct ms_hosted *job,
+                 const struct ms_job_report *report,
+                 const char *text);
+void ms_ends_tell(struct ms_hosted *job); /* now */
 
 /* ---- act.c ------------------------------------------------------------------------- */
 
