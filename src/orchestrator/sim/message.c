@@ -197,6 +197,8 @@ static void stop_one(struct ms_sim *s, const char *key, uint32_t number)
     struct gang *g = ms_sim_gang_find(s, key, number);
     struct instance *i = g && g->instances ? &g->instances[number - g->first] : NULL;
 
+    if (g && !i)
+        ms_sim_gang_remove(g); /* it waits: all or none of it */
     if (!i || i->is_released)
         return;
     ms_sim_piece_end(i, MS_CAUSE_RELEASED, 0);
