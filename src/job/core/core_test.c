@@ -411,6 +411,36 @@ static void test_nodes_are_checked_before_the_job(void **state)
     rig_finish(&g);
 }
 
+/* It does not wait for the minute to be over. */
+static void test_a_role_that_wants_more_takes_the_room_that_comes(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, false);
+    struct rig g;
+
+    (void)state;
+    role.min = 2;
+    rig_init(&g, &spec);
+    rig_do(&g, MS_JOB_ADMITTED);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    rig_step(&g,
+             &(struct ms_job_event){.what = MS_JOB_NOT_DONE,
+                                    .id = rig_action(&g, MS_JOB_DO_CREATE)->id,
+                                    .failure = MS_JOB_NO_ROOM,
+                                    .fits = 3});
+    assert_int_equal(rig_action(&g, MS_JOB_DO_CREATE)->count, 3);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_CREATE)->id);
+    rig_tick(&g, 5);
+    assert_false(rig_has(&g, MS_JOB_DO_RESIZE));
+    rig_do(&g, MS_JOB_ROOM);
+    assert_int_equal(rig_action(&g, MS_JOB_DO_RESIZE)->count, 4);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESIZE)->id);
+    assert_int_equal(ms_job_core_role(g.core, 0).counts[MS_JOB_SLOT_RUNNING], 4);
+    rig_do(&g, MS_JOB_ROOM);
+    assert_int_equal(rig_done_count(&g), 0);
+    rig_finish(&g);
+}
+
 static void test_nodes_that_always_fail_the_check_end_the_job(void **state)
 {
     struct ms_job_role_spec role;
@@ -514,6 +544,7 @@ int main(void)
         cmocka_unit_test(test_what_is_replayed_is_the_same),
         cmocka_unit_test(test_a_resumed_job_waits_for_its_turn),
         cmocka_unit_test(test_nodes_are_checked_before_the_job),
+        cmocka_unit_test(test_a_role_that_wants_more_takes_the_room_that_comes),
         cmocka_unit_test(test_nodes_that_always_fail_the_check_end_the_job),
         cmocka_unit_test(test_nodes_are_checked_again_when_a_machine_may_be_the_reason),
         cmocka_unit_test(test_a_check_that_cannot_be_made_ends_nothing_that_runs),

@@ -153,7 +153,7 @@ void ms_role_look_for_retry(struct ms_core_role *r)
 
 void ms_role_try_now(const struct ms_job_core *c, struct ms_core_role *r)
 {
-    if (r->waits == 0)
+    if (r->waits == 0 && r->size >= r->wanted)
         return;
     if (r->retry_ns > c->now_ns)
         r->retry_ns = c->now_ns;
