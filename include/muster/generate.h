@@ -53,6 +53,7 @@ struct muster_scheduler_options {
     uint64_t seed;
     uint32_t version;   /* of the weights at the start */
     const char *engine; /* NULL: the one that the cluster was made with */
+    double ageing; /* tokens of priority that a second of waiting is worth; 0: none */
 };
 
 struct muster_submit_options {
@@ -112,6 +113,8 @@ enum muster_weights_mode {
     MUSTER_WEIGHTS_WAIT = 1,  /* requests end first */
     MUSTER_WEIGHTS_KEEP = 2,  /* requests go on under the new weights */
 };
+
+#define MUSTER_RID 33 /* bytes of the id of a request, with its NUL */
 
 struct muster_version_run {
     uint32_t version, tokens; /* so many tokens in a row were made with that version */
@@ -235,6 +238,19 @@ MUSTER_API int muster_scheduler_resize(struct muster_scheduler *s,
                                        int64_t timeout_ns,
                                        struct muster_error *err);
 
+/* Do not use this worker until undrain, and wait until it has no requests: they go on elsewhere
+ * from the tokens that they have. -EINVAL: there is no such, or it is the last one; -ETIMEDOUT: it
+ * still has some, and gets no more. */
+MUSTER_API int muster_scheduler_drain(struct muster_scheduler *s,
+                                      uint32_t rank,
+                                      int64_t timeout_ns,
+                                      struct muster_error *err);
+/* Use it again; if it has missed an update it waits for the next, or for restored. -EEXIST: it is
+ * still being drained; 0 also if it is in use. */
+MUSTER_API int muster_scheduler_undrain(struct muster_scheduler *s,
+                                        uint32_t rank,
+                                        struct muster_error *err);
+
 /* Send nothing until resume; returns when nothing runs, or (KEEP) engines stand still. */
 MUSTER_API int muster_scheduler_pause(struct muster_scheduler *s,
                                       enum muster_weights_mode mode,
@@ -244,11 +260,25 @@ MUSTER_API int muster_scheduler_resume(struct muster_scheduler *s);
 
 MUSTER_API void muster_scheduler_get_stats(struct muster_scheduler *s,
                                            struct muster_scheduler_stats *out);
+/* How far the lengths of what was delivered are from those of all that was generated, 0 to 1:
+ * surplus prefers short answers. */
+MUSTER_API double muster_scheduler_bias(struct muster_scheduler *s);
+/* The id of sample `seq` of a group that is not over, for cancel_rid and explain. -ENOENT. */
+MUSTER_API int muster_scheduler_rid(struct muster_scheduler *s,
+                                    uint64_t group,
+                                    uint32_t seq,
+                                    char rid[MUSTER_RID]);
 /* Why a request is where it is, as a sentence. -ENOENT: its group is over. */
 MUSTER_API int muster_scheduler_explain(struct muster_scheduler *s,
                                         const char *rid,
                                         char *text,
                                         size_t size);
+
+/* To wait for several things at once: a descriptor that becomes readable when there is news, and
+ * then every function that waits may be tried with a timeout of 0. Read 8 bytes from it first. To
+ * be given back with unlisten. It is one of at most 16; -ENOSPC. */
+MUSTER_API int muster_scheduler_listen(struct muster_scheduler *s);
+MUSTER_API void muster_scheduler_unlisten(struct muster_scheduler *s, int fd);
 
 /* ---- samples ----------------------------------------------------------------------- */
 

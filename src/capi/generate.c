@@ -42,7 +42,8 @@ rollout_options(const struct muster_scheduler_options *o)
                  .poison_replicas = o->poison,
                  .silence_ns = o->silence_ns,
                  .probe_ns = o->probe_ns,
-                 .rebalance_ns = o->rebalance_ns},
+                 .rebalance_ns = o->rebalance_ns,
+                 .ageing = o->ageing},
     };
 }
 
@@ -406,48 +407,4 @@ int muster_scheduler_resume(struct muster_scheduler *s)
 int muster_scheduler_restored(struct muster_scheduler *s, uint32_t rank)
 {
     return ms_rollout_restored(s->rollout, rank);
-}
-
-/* ---- looking ----------------------------------------------------------------------- */
-
-static void add_up(struct ms_rollout *r, struct muster_scheduler_stats *out)
-{
-    struct ms_rollout_replica_stats one;
-
-    for (uint32_t i = 0; ms_rollout_replica_stats(r, i, &one); i++) {
-        out->replicas_up += one.state == MS_ROLLOUT_UP;
-        out->streamed += one.tokens;
-    }
-}
-
-void muster_scheduler_get_stats(struct muster_scheduler *s,
-                                struct muster_scheduler_stats *out)
-{
-    struct ms_rollout_stats now;
-
-    ms_capi_replicas_follow(s);
-    ms_rollout_stats(s->rollout, &now);
-    *out = (struct muster_scheduler_stats){.submitted = now.submitted,
-                                           .delivered = now.core.delivered,
-                                           .dropped = now.core.dropped,
-                                           .failed = now.core.failed,
-                                           .queued = now.core.queued,
-                                           .running = now.core.running,
-                                           .aborting = now.core.aborting,
-                                           .sent = now.core.sent,
-                                           .resumed = now.core.resumed,
-                                           .moved = now.core.moved,
-                                           .tokens = now.core.tokens,
-                                           .version = now.version};
-    add_up(s->rollout, out);
-}
-
-int muster_scheduler_explain(struct muster_scheduler *s,
-                             const char *rid,
-                             char *text,
-                             size_t size)
-{
-    struct ms_explanation x;
-
-    return rid ? ms_rollout_explain(s->rollout, rid, &x, text, size) : -ENOENT;
 }

@@ -2,6 +2,7 @@
 #include "capi/test_rig.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -314,6 +315,82 @@ static void test_cancel_deadline_and_failure(void **state)
     muster_samples_destroy(batch);
 }
 
+/* Of open samples, by the ids that they have before they are handed out. */
+static void test_requests_by_their_ids(void **state)
+{
+    struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
+    SCHEDULER s = NULL;
+    SAMPLES done = NULL;
+    char first[MUSTER_RID], second[MUSTER_RID], text[512];
+    struct muster_sample sample;
+    uint64_t group;
+
+    (void)state;
+    o.ageing = 10;
+    s = make(o);
+    group = submit(s, 5, sampling_of(100, 5000, false), 2, 1000);
+    assert_int_equal(muster_scheduler_rid(s, group, 0, first), 0);
+    assert_int_equal(muster_scheduler_rid(s, group, 1, second), 0);
+    assert_string_not_equal(first, second);
+    assert_int_equal(muster_scheduler_rid(s, group, 2, text), -ENOENT);
+    await_tokens(s, 2);
+    assert_int_equal(muster_scheduler_explain(s, first, text, sizeof text), 0);
+    assert_non_null(strstr(text, "running"));
+    assert_int_equal(muster_scheduler_cancel_rid(s, first), 0);
+    assert_int_equal(muster_scheduler_wait(s, group, WAIT_NS, &done, &err), 0);
+    check(done, 1, 100); /* one less was wanted */
+    assert_true(muster_samples_at(done, 0, &sample));
+    assert_string_equal(sample.rid, second);
+    assert_int_equal(muster_scheduler_rid(s, group, 0, first), -ENOENT);
+    assert_true(muster_scheduler_bias(s) >= 0 && muster_scheduler_bias(s) <= 1);
+}
+
+/* Nothing blocks: the driver waits in a poll of its own. */
+static void test_news_of_a_descriptor(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct pollfd news = {.fd = muster_scheduler_listen(s), .events = POLLIN};
+    SAMPLES done = NULL;
+    uint64_t count, group = submit(s, 5, sampling_of(50, 1000, false), 1, 100);
+    int rc;
+
+    (void)state;
+    assert_true(news.fd >= 0);
+    while ((rc = muster_scheduler_wait(s, group, 0, &done, &err)) == -ETIMEDOUT) {
+        assert_int_equal(poll(&news, 1, WAIT_NS / MS_NS_PER_MS), 1);
+        assert_int_equal(read(news.fd, &count, sizeof count), sizeof count);
+    }
+    assert_int_equal(rc, 0);
+    check(done, 1, 50);
+    muster_scheduler_unlisten(s, news.fd);
+}
+
+static void test_drained_and_used_again(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    struct muster_scheduler_stats stats;
+
+    (void)state;
+    submit_slow(s, WORKERS);
+    await_tokens(s, 121); /* so each has some */
+    for (uint32_t rank = 1; rank < WORKERS; rank++)
+        assert_int_equal(muster_scheduler_drain(s, rank, WAIT_NS, &err), 0);
+    assert_int_equal(muster_scheduler_drain(s, 1, WAIT_NS, &err), 0);
+    assert_int_equal(muster_scheduler_drain(s, 0, WAIT_NS, &err), -EINVAL);
+    assert_int_equal(muster_scheduler_drain(s, WORKERS, WAIT_NS, &err), -EINVAL);
+    muster_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.replicas_up, 1);
+    check_slow(s, WORKERS); /* on rank 0, from what they had */
+    muster_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.resumed, WORKERS - 1);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        assert_int_equal(muster_scheduler_undrain(s, rank, &err), 0);
+    assert_int_equal(muster_scheduler_undrain(s, WORKERS, &err), -EINVAL);
+    await_up(s, WORKERS);
+    submit_slow(s, WORKERS);
+    check_slow(s, WORKERS);
+}
+
 static void update(struct muster_scheduler *s, uint32_t version, bool rolling)
 {
     uint32_t rank = 99;
@@ -392,6 +469,9 @@ int main(void)
         cmocka_unit_test(test_a_resized_cluster_is_followed),
         cmocka_unit_test(test_a_new_replica_waits_for_weights),
         cmocka_unit_test(test_cancel_deadline_and_failure),
+        cmocka_unit_test(test_requests_by_their_ids),
+        cmocka_unit_test(test_news_of_a_descriptor),
+        cmocka_unit_test(test_drained_and_used_again),
         cmocka_unit_test(test_weights_filter_and_pause),
         cmocka_unit_test(test_misuse),
     };

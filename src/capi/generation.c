@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum kind { U32, U64, I64, SECONDS, TEXT };
+enum kind { U32, U64, I64, NUMBER, SECONDS, TEXT };
 
 /* The settings of src/job/file_generation.c that a scheduler in C has. */
 #define ROW(kind, field)                                                               \
@@ -35,6 +35,7 @@ static const struct {
     TIME(probe),
     ROW(U32, poison),
     TIME(rebalance),
+    ROW(NUMBER, ageing),
     ROW(U64, seed),
 };
 
@@ -63,6 +64,9 @@ static void take(enum kind kind, const json_t *told, void *option)
         break;
     case I64:
         *(int64_t *)option = (int64_t)whole;
+        break;
+    case NUMBER:
+        *(double *)option = json_number_value(told);
         break;
     case SECONDS:
         *(int64_t *)option = (int64_t)(json_number_value(told) * (double)MS_NS_PER_S);

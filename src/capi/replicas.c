@@ -21,8 +21,11 @@ add(struct muster_scheduler *s, const struct muster_cluster *c, struct ms_error 
     for (uint32_t i = 0; i < c->world_size && (rc == 0 || rc == -EEXIST); i++) {
         const struct ms_rollout_replica what = {
             .peer = c->workers[i].peer, .slots = s->slots, .kv_tokens = s->kv_tokens};
-        int added = ms_rollout_add(s->rollout, i, &what, err);
+        int added;
 
+        if (i < s->count && !ms_rollout_has(s->rollout, i))
+            continue; /* `drain` was asked for */
+        added = ms_rollout_add(s->rollout, i, &what, err);
         if (added < 0)
             rc = added;
         else if (i >= s->count)
@@ -103,6 +106,53 @@ await_drained(struct muster_scheduler *s, uint32_t from, uint32_t to, int64_t un
             ms_rollout_wait(s->rollout, seen, until_ns);
         }
     return 0;
+}
+
+static bool is_last(const struct muster_scheduler *s, uint32_t rank)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (i != rank && ms_rollout_has(s->rollout, i))
+            return false;
+    return true;
+}
+
+int muster_scheduler_drain(struct muster_scheduler *s,
+                           uint32_t rank,
+                           int64_t timeout_ns,
+                           struct muster_error *err)
+{
+    int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
+    int rc;
+    MS_LOCK(&s->lock);
+
+    if (rank >= s->count)
+        return muster_error_set(err, -EINVAL, NULL, "there is no rank %u", rank);
+    if (!ms_rollout_has(s->rollout, rank))
+        return 0;
+    if (is_last(s, rank))
+        return muster_error_set(err, -EINVAL, NULL, "at least one replica must stay");
+    ms_rollout_drain(s->rollout, rank);
+    rc = await_drained(s, rank, rank + 1, until_ns);
+    return rc < 0 ? muster_error_set(
+                        err, rc, NULL, "rank %u did not let go of its requests", rank)
+                  : 0;
+}
+
+int muster_scheduler_undrain(struct muster_scheduler *s,
+                             uint32_t rank,
+                             struct muster_error *err)
+{
+    const struct muster_cluster *c = s->cluster;
+    struct ms_rollout_replica what = {.slots = s->slots, .kv_tokens = s->kv_tokens};
+    struct ms_error why = {0};
+    int rc;
+    MS_LOCK(&s->lock);
+
+    if (rank >= s->count || rank >= c->world_size)
+        return muster_error_set(err, -EINVAL, NULL, "there is no rank %u", rank);
+    what.peer = c->workers[rank].peer;
+    rc = ms_rollout_add(s->rollout, rank, &what, &why);
+    return rc < 0 ? ms_capi_error(&why, err) : 0;
 }
 
 int muster_scheduler_resize(struct muster_scheduler *s,
