@@ -1,6 +1,8 @@
 """Requests of generation: cancelled, late, filtered, divided, remembered, explained."""
 
 import json
+import os
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -220,6 +222,53 @@ def test_history_is_kept(cluster: Make, tmp_path: Path) -> None:
     path.write_bytes(b"not lengths")
     with pytest.raises(muster.MusterError, match="lengths"):
         Scheduler(c, history=path)
+
+
+def test_history_of_a_job(
+    cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a job that has a folder for its checkpoints, by the name of the role; a folder that
+    is not there yet is made."""
+    folder = tmp_path / "checkpoint"
+    monkeypatch.setenv("MUSTER_CHECKPOINT", str(folder))
+    c = cluster(Engine, 1)
+    for worth in (0, 1):
+        with Scheduler(c) as sched:
+            group = sched.submit([1], n=2, key=7, max_new_tokens=9)
+            known = sched.explain(group.rids[0])["history"]
+            assert known == 0 if worth == 0 else known >= 1
+            group.result(WAIT_S)
+        assert [path.name for path in folder.iterdir()] == [f"lengths-{c.name}"]
+    (folder / f"lengths-{c.name}").unlink()
+    with Scheduler(c, history="") as sched:
+        sched.submit([1], max_new_tokens=9).result(WAIT_S)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_slow_disk_delays_no_token(cluster: Make, tmp_path: Path) -> None:
+    """The history is written by a thread that nobody waits for until the end. The disk is a
+    pipe that nobody reads."""
+    path = tmp_path / "lengths"
+    pipes = [Path(f"{path}.{os.getpid()}{end}") for end in ("", *map(_nth, range(500)))]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    with Scheduler(cluster(Engine, 1), history=path) as sched:
+        for key in range(5):  # the first is written with the tick of the second
+            group = sched.submit([key], key=key, max_new_tokens=9)
+            assert len(group.result(WAIT_S).samples) == 1
+        ends = [os.open(pipe, os.O_RDONLY | os.O_NONBLOCK) for pipe in pipes]
+        found, _, _ = select.select(ends, [], [], WAIT_S)
+        assert len(found) == 1  # it has waited for us all the time
+        while os.read(found[0], 1 << 16):
+            pass
+        for end, pipe in zip(ends, pipes, strict=True):
+            os.close(end)
+            pipe.unlink(missing_ok=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["lengths"]  # and at the end
+
+
+def _nth(number: int) -> str:
+    return f".{number}"
 
 
 def test_a_cancelled_sample_goes_on_in_another_group(cluster: Make) -> None:

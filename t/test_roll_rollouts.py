@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -331,6 +332,12 @@ def test_what_prompts_did_in_earlier_epochs_is_known(
     async def second(scheduler: roll.DynamicSamplingScheduler) -> None:
         assert min(await told(scheduler, 0)) >= 1
 
+    with monkeypatch.context() as job:  # with what the router chooses by itself
+        job.setenv("MUSTER_CHECKPOINT", str(tmp_path / "job"))
+        run(first, roles, config())
+    job_files = [path.name for path in (tmp_path / "job").iterdir()]
+    assert job_files == ["lengths-actor_infer.code+math"]
+    shutil.rmtree(tmp_path / "job")
     run(first, roles, given)
     assert [path.name for path in tmp_path.iterdir()] == ["lengths.code+math"]
     run(second, roles, given)

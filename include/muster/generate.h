@@ -36,11 +36,13 @@ struct muster_samples; /* what has become of a group */
 /* Under `muster run` and in a submitted job what still has its value of
  * MUSTER_SCHEDULER_OPTIONS is as `generation` in the job's file says. */
 struct muster_scheduler_options {
-    uint32_t size;       /* MUSTER_SCHEDULER_OPTIONS fills in this and the numbers */
-    uint32_t slots;      /* requests that run at once on each replica; 1 */
-    uint32_t kv_tokens;  /* that fit into its cache; 0: no limit */
-    const char *policy;  /* "auto" (or NULL), "longest", "fifo" */
-    const char *history; /* a file of lengths, kept across restarts; or NULL */
+    uint32_t size;      /* MUSTER_SCHEDULER_OPTIONS fills in this and the numbers */
+    uint32_t slots;     /* requests that run at once on each replica; 1 */
+    uint32_t kv_tokens; /* that fit into its cache; 0: no limit */
+    const char *policy; /* "auto" (or NULL), "longest", "fifo" */
+    const char
+        *history; /* a file of lengths, kept across restarts; "": none; NULL: in a job
+                            lengths-<role> in its checkpoint folder, else none */
     uint64_t history_prompts; /* that it keeps; 0: a million */
     int64_t max_staleness;    /* versions of the oldest token delivered; -1: no bound */
     uint32_t batch;           /* groups of one update, for admission; 0: no bound */

@@ -597,6 +597,7 @@ class Rollout:
         self,
         *,
         engine: str,
+        role: str | None,
         policy: str,
         seed: int,
         chunk: int,
@@ -612,6 +613,10 @@ class Rollout:
         history_prompts: int,
         version: int,
     ) -> None: ...
+    @staticmethod
+    def history_of(role: str, /) -> str | None:
+        """The file of the history that it has where none is given: None is none."""
+
     @property
     def version(self) -> int: ...
     def close(self) -> None: ...

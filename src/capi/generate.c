@@ -78,6 +78,7 @@ muster_scheduler_create(struct muster_cluster *c,
     s->slots = o.slots;
     s->kv_tokens = o.kv_tokens;
     ro = rollout_options(&o);
+    ro.role = c->name;
     s->rollout = ms_rollout_create(&ro, &why);
     if (!s->rollout || ms_capi_replicas_init(s, &why) < 0) {
         ms_capi_error(&why, err);

@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { READ_SIZE = 1 << 20 };
 
@@ -40,9 +42,79 @@ int ms_rollout_history_load(struct ms_rollout *r, struct ms_error *err)
     return rc < 0 ? ms_error_wrap(err, "%s", r->history) : 0;
 }
 
+char *ms_rollout_history_of(const char *role)
+{
+    const char *folder = getenv("MUSTER_CHECKPOINT");
+    char *path = NULL;
+
+    if (!folder || !*folder || asprintf(&path, "%s/lengths-%s", folder, role) < 0)
+        return NULL;
+    return path;
+}
+
+/* ---- saved ------------------------------------------------------------------------- */
+
+/* What is to be written, by whichever thread; it has all that it needs. */
+struct save {
+    struct ms_rollout *r;
+    char path[PATH_MAX], temporary[PATH_MAX];
+    struct ms_buf bytes;
+};
+
+static void save_destroy(struct save *s)
+{
+    if (s)
+        ms_buf_finish(&s->bytes);
+    free(s);
+}
+
+/* Under the lock: the lengths as they are now. NULL: no memory, or the path is too long. */
+static struct save *save_prepare(struct ms_rollout *r)
+{
+    static _Atomic unsigned number; /* schedulers may have the same path by mistake */
+    struct save *s = calloc(1, sizeof *s);
+    int length;
+
+    if (!s)
+        return NULL;
+    s->r = r;
+    ms_buf_init(&s->bytes);
+    length = snprintf(s->temporary,
+                      sizeof s->temporary,
+                      "%s.%d.%u",
+                      r->history,
+                      (int)r->pid,
+                      ++number);
+    if (length >= (int)sizeof s->temporary ||
+        ms_lengths_save(r->lengths, &s->bytes) < 0) {
+        save_destroy(s);
+        return NULL;
+    }
+    snprintf(s->path, sizeof s->path, "%s", r->history);
+    r->saved = r->learnt;
+    return s;
+}
+
+/* The folder of a checkpoint may not be there before the first one is written. */
+static FILE *open_new(const char *path)
+{
+    FILE *f = fopen(path, "we");
+    char folder[PATH_MAX];
+    char *end;
+
+    if (f || errno != ENOENT)
+        return f;
+    snprintf(folder, sizeof folder, "%s", path);
+    end = strrchr(folder, '/');
+    if (!end || end == folder)
+        return NULL;
+    *end = '\0';
+    return mkdir(folder, 0777) < 0 && errno != EEXIST ? NULL : fopen(path, "we");
+}
+
 static int write_all(const char *path, const struct ms_buf *bytes)
 {
-    MS_CLEANUP(ms_cleanup_file) FILE *f = fopen(path, "we");
+    MS_CLEANUP(ms_cleanup_file) FILE *f = open_new(path);
     bool is_whole;
 
     if (!f)
@@ -53,23 +125,62 @@ static int write_all(const char *path, const struct ms_buf *bytes)
 }
 
 /* To another name first: whoever is killed meanwhile leaves the old one. */
-int ms_rollout_history_save(struct ms_rollout *r)
+static int save_write(const struct save *s)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf bytes;
-    char path[PATH_MAX];
-    int rc;
+    int rc = write_all(s->temporary, &s->bytes);
 
-    ms_buf_init(&bytes);
-    r->saved = r->learnt;
-    if (snprintf(path, sizeof path, "%s.%d", r->history, (int)r->pid) >=
-        (int)sizeof path)
-        return -ENAMETOOLONG;
-    rc = ms_lengths_save(r->lengths, &bytes);
-    if (rc == 0)
-        rc = write_all(path, &bytes);
-    if (rc == 0 && rename(path, r->history) < 0)
+    if (rc == 0 && rename(s->temporary, s->path) < 0)
         rc = -errno;
     if (rc < 0)
-        unlink(path);
+        unlink(s->temporary);
     return rc;
+}
+
+static void *save_run(void *arg)
+{
+    struct save *s = arg;
+    struct ms_rollout *r = s->r;
+    int rc = save_write(s);
+
+    save_destroy(s);
+    MS_LOCK(&r->lock);
+    if (rc < 0)
+        r->saved = 0; /* so that it is tried again */
+    r->is_saving = false;
+    return NULL;
+}
+
+void ms_rollout_history_save(struct ms_rollout *r)
+{
+    struct save *s;
+
+    if (r->is_saving)
+        return; /* next time */
+    if (r->has_saver)
+        pthread_join(r->saver, NULL); /* it has ended */
+    r->has_saver = false;
+    s = save_prepare(r);
+    if (!s)
+        return;
+    r->is_saving = r->has_saver = pthread_create(&r->saver, NULL, save_run, s) == 0;
+    if (!r->has_saver) {
+        r->saved = 0;
+        save_destroy(s);
+    }
+}
+
+void ms_rollout_history_finish(struct ms_rollout *r)
+{
+    struct save *s = NULL;
+
+    if (r->has_saver)
+        pthread_join(r->saver, NULL);
+    r->has_saver = false;
+    pthread_mutex_lock(&r->lock);
+    if (r->history && r->learnt != r->saved)
+        s = save_prepare(r);
+    pthread_mutex_unlock(&r->lock);
+    if (s)
+        save_write(s);
+    save_destroy(s);
 }

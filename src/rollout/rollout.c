@@ -280,7 +280,10 @@ static void init(struct ms_rollout *r, const struct ms_rollout_options *o)
     r->nonce = ms_random_id();
     r->armed_ns = r->tick_ns = MS_NEVER;
     r->engine = strdup(o->engine ? o->engine : "default");
-    r->history = o->history ? strdup(o->history) : NULL;
+    if (o->history)
+        r->history = *o->history ? strdup(o->history) : NULL;
+    else if (o->role)
+        r->history = ms_rollout_history_of(o->role);
     r->marks = calloc(MS_ROLLOUT_MARKS, sizeof *r->marks);
     r->lengths =
         ms_lengths_create(o->history_prompts ? o->history_prompts : HISTORY_PROMPTS);
@@ -325,7 +328,7 @@ struct ms_rollout *ms_rollout_create(const struct ms_rollout_options *o,
     }
     init(r, o);
     if (!r->engine || !r->lengths || !r->loop || !r->inbox || !r->marks ||
-        (o->history && !r->history)) {
+        (o->history && *o->history && !r->history)) {
         ms_error_set(err, -ENOMEM, "no memory for a rollout");
         goto fail;
     }
@@ -354,8 +357,6 @@ static bool begin_close(struct ms_rollout *r)
     for (size_t i = 0; i < r->replica_count; i++)
         if (r->replicas[i])
             ms_rollout_call_drop_all(r, r->replicas[i]);
-    if (r->history && r->learnt != r->saved)
-        ms_rollout_history_save(r);
     ms_rollout_news(r);
     return true;
 }
@@ -366,6 +367,7 @@ void ms_rollout_close(struct ms_rollout *r)
         return; /* in a forked child the thread is not there, and locks may be held */
     ms_loop_stop(r->loop);
     pthread_join(r->thread, NULL);
+    ms_rollout_history_finish(r);
 }
 
 void ms_rollout_destroy(struct ms_rollout *r)

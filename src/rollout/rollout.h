@@ -56,10 +56,17 @@ struct ms_rollout_options {
     struct ms_scheduler_options core; /* its policy is filled in */
     const char *policy;               /* its name (generate/policy.h); NULL: "auto" */
     const char *engine;               /* in the workers; NULL: "default" */
-    const char *history;    /* a file of lengths, kept across restarts; NULL: none */
+    const char *role;                 /* whose replicas it has; or NULL */
+    const char
+        *history; /* a file of lengths, kept across restarts; "": none; NULL: that of
+                               the role (ms_rollout_history_of), if there is such */
     size_t history_prompts; /* that it keeps; 0: a million */
     uint32_t version;       /* of the weights that all replicas begin with */
 };
+
+/* Where the lengths of a role are kept in a job that has a folder for its checkpoints, for the
+ * caller to free; NULL: there is none. */
+char *ms_rollout_history_of(const char *role);
 
 /* NULL with the reason: -EBADMSG if the history is no such file. */
 struct ms_rollout *ms_rollout_create(const struct ms_rollout_options *o,

@@ -124,6 +124,8 @@ struct ms_rollout {
     uint32_t update_version;
     uint64_t submitted, learnt, saved; /* groups that ended; until the last save */
     int64_t save_ns;
+    pthread_t saver; /* writes the history; if has_saver it is to be joined */
+    bool has_saver, is_saving;
     struct ms_rollout_mark *marks; /* a ring */
     uint64_t mark_count;
 };
@@ -232,6 +234,10 @@ void ms_rollout_mark_event(struct ms_rollout *r, const struct ms_generate_event 
 
 /* history.c */
 int ms_rollout_history_load(struct ms_rollout *r, struct ms_error *err);
-int ms_rollout_history_save(struct ms_rollout *r);
+/* Begin to write it, on a thread of its own: disks are slow, and tokens do not wait. If one is
+ * under way nothing is done. */
+void ms_rollout_history_save(struct ms_rollout *r);
+/* At the end, without the lock: what is under way is waited for, and the last state is written. */
+void ms_rollout_history_finish(struct ms_rollout *r);
 
 #endif

@@ -48,6 +48,7 @@ static PyObject *done(int rc, const char *what)
 static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
 {
     static const char *const names[] = {"engine",
+                                        "role",
                                         "policy",
                                         "seed",
                                         "chunk",
@@ -70,9 +71,10 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
 
     if (!none || !PyArg_ParseTupleAndKeywords(none,
                                               kwargs,
-                                              "$ssKIIIpIddddzKI",
+                                              "$sssKIIIpIddddzKI",
                                               CORE_NAMES(names),
                                               &o->engine,
+                                              &o->role,
                                               &o->policy,
                                               &seed,
                                               &o->core.chunk,
@@ -144,6 +146,17 @@ static void rollout_dealloc(PyObject *self)
     Py_END_ALLOW_THREADS;
     Py_XDECREF(o->peers);
     core_object_free(self);
+}
+
+/* (role): the file that a rollout of it has by itself, or None. */
+static PyObject *rollout_history_of(PyObject *self, PyObject *role)
+{
+    const char *name = PyUnicode_AsUTF8AndSize(role, NULL);
+    MS_CLEANUP(ms_cleanup_free) char *path = name ? ms_rollout_history_of(name) : NULL;
+
+    if (!name)
+        return NULL;
+    return path ? PyUnicode_DecodeFSDefault(path) : Py_NewRef(Py_None);
 }
 
 /* ---- news -------------------------------------------------------------------------- */
@@ -637,6 +650,7 @@ static PyMethodDef rollout_methods[] = {
     {"has", rollout_has, METH_O, NULL},
     {"submit", rollout_submit, METH_VARARGS, NULL},
     {"pull", rollout_pull, METH_O, NULL},
+    {"history_of", rollout_history_of, METH_O | METH_STATIC, NULL},
     {"lease", rollout_lease, METH_O, NULL},
     {"consumed", rollout_consumed, METH_O, NULL},
     {"give_back", rollout_give_back, METH_O, NULL},

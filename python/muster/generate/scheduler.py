@@ -55,7 +55,8 @@ class Scheduler:
     {"tokens": [...], "logprobs": [...]}; and, where they can, `abort(rid)`, `pause()` and
     `resume()`. A rank is a replica, with a mesh rank 0 of each data-parallel group.
     slots: requests that run at once on each; kv_tokens: tokens that fit into its cache.
-    policy: "auto", "longest" or "fifo". history: a file of lengths, kept across restarts.
+    policy: "auto", "longest" or "fifo". history: a file of lengths, kept across restarts; None:
+    in a job lengths-<role> in its checkpoint folder, else none; "": none.
     max_staleness: versions that the oldest token of a delivered group may be behind; with
     `batch` (groups of one update) groups only begin if they can be consumed in time.
     chunk: tokens after which a request may move. filter: called with each finished group; one
@@ -115,6 +116,7 @@ class Scheduler:
         self._closed = False
         self._core = Rollout(
             engine=cluster._engine,
+            role=cluster._name,
             policy=policy,
             seed=seed,
             chunk=chunk,

@@ -209,7 +209,7 @@ def _router_args(config: Any, mode: str) -> Any:
     and validation each have a history of their own."""
     given = getattr(config, "router_args", None)
     options = dict(getattr(given, "router_config", None) or {})
-    if options.get("history") is not None:
+    if options.get("history"):
         options["history"] = history_of(options["history"], mode)
     return SimpleNamespace(
         router_name=getattr(given, "router_name", None) or "EnvAffinityRouter",

@@ -13,6 +13,8 @@ from typing import Any
 
 from muster._adapters.actor import Handle
 from muster._adapters.checks import WrongValue
+from muster._cluster.role import generation
+from muster._core import Rollout
 from muster.errors import NoSuchMethod
 from muster.generate import Scheduler
 from muster.generate.scheduler import WAIT_S
@@ -48,7 +50,11 @@ class RouterManager:
         self.scheduler = Scheduler(
             actor_cluster,
             failed="skip",  # each is awaited, and raises itself
-            **_options(getattr(router_args, "router_config", None) or {}, part),
+            **_options(
+                getattr(router_args, "router_config", None) or {},
+                part,
+                generation().get("history") or Rollout.history_of(actor_cluster._name),
+            ),
         )
         self.router = kind(self, None, None, router_args)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -165,8 +171,10 @@ class RouterManager:
         return await self._gpus.expand_workers(target_gpus, skip_load)
 
 
-def _options(config: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """Of the Scheduler."""
+def _options(
+    config: Mapping[str, Any], part: str, of_job: str | None
+) -> dict[str, Any]:
+    """Of the Scheduler; `of_job` is the history that its role has by itself."""
     options = dict(config)
     options.setdefault("slots", int(options.pop("max_running_requests", _SLOTS)))
     if unknown := options.keys() - _OPTIONS:
@@ -174,8 +182,9 @@ def _options(config: Mapping[str, Any], part: str) -> dict[str, Any]:
             f"router_config: {', '.join(sorted(unknown))}: there is max_running_requests, "
             f"{', '.join(sorted(_OPTIONS))}"
         )
-    if part and options.get("history") is not None:
-        options["history"] = history_of(options["history"], part)
+    history = options.get("history")
+    if part and (history or (history is None and of_job)):
+        options["history"] = history_of(history or of_job or "", part)
     return options
 
 
