@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from generate_workers import Engine
-from muster import DeadlineExceeded
+from muster import DeadlineExceeded, MusterError
 from muster.generate import Scheduler
 from test_generate import WAIT_S, check, until
 
@@ -29,3 +29,14 @@ def test_the_only_replica_comes_back_late(cluster: Make) -> None:
             sched.get_batch(1, timeout=4)  # it was asked for several times
         c.replace(0)
         check(group.result(WAIT_S), 10, 2)
+
+
+def test_what_waits_ends_with_close(cluster: Make) -> None:
+    c = cluster(Engine, 1)
+    sched = Scheduler(c)
+    kill(c, 0)
+    sched.submit([1], max_new_tokens=10)
+    until(lambda: sched.stats()["replicas"][0]["state"] == "down")
+    sched.close()
+    with pytest.raises(MusterError, match="closed"):
+        sched.restored(0, timeout=5)

@@ -43,7 +43,7 @@ int ms_rollout_pull(struct ms_rollout *r,
                     struct ms_rollout_group **out)
 {
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = begin_batch(r, groups);
     if (rc < 0)
@@ -75,7 +75,7 @@ int ms_rollout_lease(struct ms_rollout *r,
 {
     uint32_t n = 0;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = begin_batch(r, groups);
     if (rc < 0)
@@ -98,7 +98,7 @@ int ms_rollout_lease(struct ms_rollout *r,
 int ms_rollout_consumed(struct ms_rollout *r, uint64_t batch)
 {
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc == 0)
@@ -114,7 +114,7 @@ int ms_rollout_consumed(struct ms_rollout *r, uint64_t batch)
 int ms_rollout_give_back(struct ms_rollout *r, uint64_t batch)
 {
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     return rc < 0 ? rc : return_batch(r, batch);
@@ -127,7 +127,7 @@ int ms_rollout_take(struct ms_rollout *r, uint64_t id, struct ms_rollout_group *
     const struct ms_generate_event e = {.what = MS_TAKE, .id = id};
     struct group *g;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -144,7 +144,7 @@ int ms_rollout_take(struct ms_rollout *r, uint64_t id, struct ms_rollout_group *
 int ms_rollout_take_dropped(struct ms_rollout *r, struct ms_rollout_group **out)
 {
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -161,7 +161,7 @@ int ms_rollout_judge(struct ms_rollout *r, struct ms_rollout_group **out)
 {
     struct group *g;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -181,7 +181,7 @@ int ms_rollout_verdict(struct ms_rollout *r, uint64_t id, bool keep)
     const struct ms_generate_event e = {.what = MS_VERDICT, .id = id, .keep = keep};
     struct group *g;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -197,7 +197,7 @@ int ms_rollout_verdict(struct ms_rollout *r, uint64_t id, bool keep)
 uint32_t ms_rollout_take_refill(struct ms_rollout *r)
 {
     uint32_t n;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, 0);
 
     n = r->refill;
     r->refill = 0;

@@ -293,7 +293,7 @@ int ms_rollout_submit(struct ms_rollout *r,
 {
     struct group *g;
     int rc = check(s, err);
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, ms_error_set(err, -ECHILD, MS_ROLLOUT_FORKED));
 
     if (rc == 0 && (rc = ms_rollout_check(r)) < 0)
         ms_error_set(err, rc, "the scheduler is closed");
@@ -374,7 +374,7 @@ void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why)
 static int step_locked(struct ms_rollout *r, const struct ms_generate_event *e)
 {
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     return rc < 0 ? rc : ms_rollout_step(r, e);

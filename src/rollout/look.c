@@ -18,7 +18,8 @@ const char *ms_rollout_state_name(uint32_t state)
 
 void ms_rollout_stats(struct ms_rollout *r, struct ms_rollout_stats *out)
 {
-    MS_LOCK(&r->lock);
+    *out = (struct ms_rollout_stats){0};
+    MS_ROLLOUT_ENTER(r, );
 
     if (ms_rollout_check(r) == 0)
         ms_rollout_replicas_check(r);
@@ -34,7 +35,7 @@ bool ms_rollout_replica_stats(struct ms_rollout *r,
                               struct ms_rollout_replica_stats *out)
 {
     const struct replica *rep;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, false);
 
     if (i >= r->replica_count)
         return false;
@@ -60,7 +61,7 @@ int ms_rollout_explain(struct ms_rollout *r,
 {
     uint64_t id;
     int rc = ms_rollout_rid_parse(r, rid, &id);
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     if (rc == 0)
         rc = ms_rollout_check(r);
@@ -77,7 +78,7 @@ int ms_rollout_rid(struct ms_rollout *r,
                    char rid[MS_ROLLOUT_RID])
 {
     const struct group *g;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     g = ms_rollout_group_find(r, group);
     if (!g || seq >= g->out->count)
@@ -146,7 +147,8 @@ size_t ms_rollout_marks(struct ms_rollout *r,
 {
     uint64_t first;
     size_t n = 0;
-    MS_LOCK(&r->lock);
+    *next = from;
+    MS_ROLLOUT_ENTER(r, 0);
 
     first = r->mark_count > MS_ROLLOUT_MARKS ? r->mark_count - MS_ROLLOUT_MARKS : 0;
     if (from < first)

@@ -99,7 +99,7 @@ int ms_rollout_add(struct ms_rollout *r,
 {
     struct replica *rep;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, ms_error_set(err, -ECHILD, MS_ROLLOUT_FORKED));
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -231,7 +231,7 @@ int ms_rollout_drain(struct ms_rollout *r, uint32_t number)
     const struct ms_generate_event e = {.what = MS_DRAIN, .replica = number};
     struct replica *rep;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -252,7 +252,7 @@ int ms_rollout_drain(struct ms_rollout *r, uint32_t number)
 
 bool ms_rollout_has(struct ms_rollout *r, uint32_t number)
 {
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, false);
 
     return ms_rollout_replica_find(r, number) != NULL;
 }

@@ -27,7 +27,7 @@ void ms_rollout_news(struct ms_rollout *r)
 uint64_t ms_rollout_wait(struct ms_rollout *r, uint64_t seen, int64_t until_ns)
 {
     struct timespec at = ms_timespec(until_ns);
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, seen);
 
     while (r->news == seen && ms_rollout_check(r) == 0)
         if (until_ns == MS_NEVER)
@@ -39,7 +39,7 @@ uint64_t ms_rollout_wait(struct ms_rollout *r, uint64_t seen, int64_t until_ns)
 
 int ms_rollout_listen(struct ms_rollout *r)
 {
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     for (int i = 0; i < MS_ROLLOUT_LISTENERS; i++) {
         if (r->listeners[i] >= 0)
@@ -52,7 +52,7 @@ int ms_rollout_listen(struct ms_rollout *r)
 
 void ms_rollout_unlisten(struct ms_rollout *r, int fd)
 {
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, );
 
     for (int i = 0; i < MS_ROLLOUT_LISTENERS; i++)
         if (fd >= 0 && r->listeners[i] == fd)
@@ -61,9 +61,21 @@ void ms_rollout_unlisten(struct ms_rollout *r, int fd)
 
 /* ---- events ------------------------------------------------------------------------ */
 
+bool ms_rollout_is_forked(const struct ms_rollout *r)
+{
+    return r->pid != getpid();
+}
+
 int ms_rollout_check(const struct ms_rollout *r)
 {
-    return r->pid != getpid() ? -ECHILD : r->is_closing ? -ESHUTDOWN : 0;
+    return ms_rollout_is_forked(r) ? -ECHILD : r->is_closing ? -ESHUTDOWN : 0;
+}
+
+int ms_rollout_status(struct ms_rollout *r)
+{
+    MS_ROLLOUT_ENTER(r, -ECHILD);
+
+    return ms_rollout_check(r);
 }
 
 void ms_rollout_later(struct ms_rollout *r, struct ms_generate_event e)

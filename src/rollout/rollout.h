@@ -25,7 +25,8 @@
  *
  * Threads. A rollout has a thread of its own, which takes what calls report, and all functions
  * may be called from any thread. None of them waits but ms_rollout_wait: what is not there yet
- * is -EAGAIN, to be tried again when there is news. In a forked child all fail with -ECHILD.
+ * is -EAGAIN, to be tried again when there is news. In a forked child all fail with -ECHILD,
+ * or give nothing where they cannot say so, and none waits for the lock.
  */
 #ifndef MS_ROLLOUT_ROLLOUT_H
 #define MS_ROLLOUT_ROLLOUT_H
@@ -49,6 +50,7 @@
 #define MS_ROLLOUT_FAILURE   512                  /* bytes of why a sample failed */
 #define MS_ROLLOUT_RID       33                   /* 32 hexadecimal digits */
 #define MS_ROLLOUT_LISTENERS 16
+#define MS_ROLLOUT_FORKED    "a scheduler is of no use in a forked child"
 
 struct ms_rollout;
 
@@ -77,10 +79,13 @@ void ms_rollout_close(struct ms_rollout *r);
 /* The same, and free it. NULL does nothing. */
 void ms_rollout_destroy(struct ms_rollout *r);
 
+/* 0; -ESHUTDOWN: it was closed; -ECHILD. */
+int ms_rollout_status(struct ms_rollout *r);
+
 /* ---- news -------------------------------------------------------------------------- */
 
 /* Wait until something has happened since `seen`, at most until until_ns: what to give the
- * next time. 0 as `seen` returns at once. */
+ * next time. 0 as `seen` returns at once, and so does all when it is closed. */
 uint64_t ms_rollout_wait(struct ms_rollout *r, uint64_t seen, int64_t until_ns);
 /* A descriptor that becomes readable (an eventfd) at each news; the caller's, to be given
  * back with unlisten. -ENOSPC, -EMFILE. */

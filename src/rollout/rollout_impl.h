@@ -130,7 +130,15 @@ struct ms_rollout {
     uint64_t mark_count;
 };
 
+/* How every function of rollout.h begins. In a forked child a thread that is not there may
+ * hold the lock: it is not taken, and the result is `otherwise`. */
+#define MS_ROLLOUT_ENTER(r, otherwise)                                                 \
+    if (ms_rollout_is_forked(r))                                                       \
+        return otherwise;                                                              \
+    MS_LOCK(&(r)->lock)
+
 /* rollout.c */
+bool ms_rollout_is_forked(const struct ms_rollout *r);
 /* Take an event, and all that follows. The result is the event's own; events that wait are
  * taken first. */
 int ms_rollout_step(struct ms_rollout *r, const struct ms_generate_event *e);

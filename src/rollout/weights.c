@@ -23,7 +23,7 @@ int ms_rollout_weights_begin(struct ms_rollout *r,
                                         .deadline_ns =
                                             deadline_ns == MS_NEVER ? 0 : deadline_ns};
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -154,7 +154,7 @@ int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica)
     struct replica *told;
     bool is_some_untold;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -192,7 +192,7 @@ int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t number)
     struct ms_generate_event e = {.what = MS_WEIGHTS_READY, .replica = number};
     struct replica *rep;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -215,7 +215,7 @@ int ms_rollout_weights_failed(struct ms_rollout *r)
 {
     const struct ms_generate_event e = {.what = MS_WEIGHTS_FAILED};
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -235,7 +235,7 @@ int ms_rollout_restored(struct ms_rollout *r, uint32_t number)
 {
     struct replica *rep;
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)
@@ -252,7 +252,7 @@ int ms_rollout_restored(struct ms_rollout *r, uint32_t number)
 
 uint32_t ms_rollout_version(struct ms_rollout *r)
 {
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, 0);
 
     return r->version;
 }
@@ -263,7 +263,7 @@ int ms_rollout_pause(struct ms_rollout *r, enum ms_weights_mode mode)
 {
     const struct ms_generate_event e = {.what = MS_PAUSE, .mode = (uint8_t)mode};
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc == 0)
@@ -285,7 +285,7 @@ int ms_rollout_pause(struct ms_rollout *r, enum ms_weights_mode mode)
 int ms_rollout_is_paused(struct ms_rollout *r)
 {
     struct ms_scheduler_stats s;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     if (ms_rollout_check(r) < 0)
         return ms_rollout_check(r);
@@ -304,7 +304,7 @@ int ms_rollout_resume(struct ms_rollout *r)
 {
     const struct ms_generate_event e = {.what = MS_RESUME};
     int rc;
-    MS_LOCK(&r->lock);
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
     if (rc < 0)

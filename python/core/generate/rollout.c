@@ -28,7 +28,7 @@ static PyObject *raise_errno(int rc, const char *what)
     if (rc == -ENOMEM)
         return PyErr_NoMemory();
     if (rc == -ECHILD)
-        ms_error_set(&err, rc, "%s: a scheduler is of no use in a forked child", what);
+        ms_error_set(&err, rc, "%s: " MS_ROLLOUT_FORKED, what);
     else if (rc == -ESHUTDOWN)
         ms_error_set(&err, rc, "%s: the scheduler is closed", what);
     else
@@ -41,6 +41,16 @@ static PyObject *done(int rc, const char *what)
     if (rc < 0)
         return raise_errno(rc, what);
     Py_RETURN_NONE;
+}
+
+/* False with an exception set: this is a forked child. */
+static bool is_usable(struct ms_rollout *r, const char *what)
+{
+    int rc = ms_rollout_status(r);
+
+    if (rc == -ECHILD)
+        raise_errno(rc, what);
+    return rc != -ECHILD;
 }
 
 /* ---- life -------------------------------------------------------------------------- */
@@ -161,7 +171,8 @@ static PyObject *rollout_history_of(PyObject *self, PyObject *role)
 
 /* ---- news -------------------------------------------------------------------------- */
 
-/* (seen, seconds or None): the number of news; the same as `seen` after that time. */
+/* (seen, seconds or None): the number of news; the same as `seen` after that time. Closed: it
+ * raises, unless `seen` is 0. */
 static PyObject *rollout_wait(PyObject *self, PyObject *args)
 {
     struct ms_rollout *r = rollout_get(self);
@@ -169,6 +180,7 @@ static PyObject *rollout_wait(PyObject *self, PyObject *args)
     PyObject *seconds;
     int64_t until_ns;
     uint64_t news;
+    int rc;
 
     if (!PyArg_ParseTuple(args, "KO", &seen, &seconds) ||
         core_deadline(seconds, MS_NEVER, &until_ns) < 0)
@@ -176,9 +188,12 @@ static PyObject *rollout_wait(PyObject *self, PyObject *args)
     do {
         Py_BEGIN_ALLOW_THREADS;
         news = ms_rollout_wait(r, seen, core_slice(until_ns));
+        rc = seen ? ms_rollout_status(r) : 0; /* there will be no more news */
         Py_END_ALLOW_THREADS;
         if (PyErr_CheckSignals() < 0)
             return NULL;
+        if (rc < 0)
+            return raise_errno(rc, "wait");
     } while (news == seen && ms_now_ns() < until_ns);
     return PyLong_FromUnsignedLongLong(news);
 }
@@ -277,7 +292,7 @@ static PyObject *rollout_has(PyObject *self, PyObject *number)
     struct ms_rollout *r = rollout_get(self);
     unsigned long n = PyLong_AsUnsignedLong(number);
 
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() || !is_usable(r, "replica"))
         return NULL;
     return PyBool_FromLong(ms_rollout_has(r, (uint32_t)n));
 }
@@ -590,6 +605,8 @@ static PyObject *rollout_version(PyObject *self, void *unused)
 {
     struct ms_rollout *r = rollout_get(self);
 
+    if (!is_usable(r, "version"))
+        return NULL;
     return PyLong_FromUnsignedLong(ms_rollout_version(r));
 }
 
@@ -597,7 +614,7 @@ static PyObject *rollout_stats(PyObject *self, PyObject *unused)
 {
     struct ms_rollout *r = rollout_get(self);
 
-    return core_rollout_stats(r);
+    return is_usable(r, "stats") ? core_rollout_stats(r) : NULL;
 }
 
 static PyObject *rollout_explain(PyObject *self, PyObject *text)
@@ -625,7 +642,7 @@ static PyObject *rollout_marks(PyObject *self, PyObject *number)
     uint64_t next = from;
     size_t n;
 
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() || !is_usable(r, "timeline"))
         return NULL;
     marks = calloc(ROOM, sizeof *marks);
     list = PyList_New(0);

@@ -641,4 +641,11 @@ def _number(key: Hashable) -> int:
     return int.from_bytes(digest, "little")
 
 
+def _forked() -> None:
+    """In the child a thread that is not there may have held a lock."""
+    for one in list(_schedulers):
+        one._lock = threading.RLock()
+
+
 _schedulers: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_forked)
