@@ -26,7 +26,7 @@ def answer(prompt: list[int], seq: int, length: int) -> list[int]:
 
 class Engine:
     """sampling: "length" (tokens until it ends by itself), "pace" (seconds for each chunk),
-    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "hang", "linger" (at
+    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "hang", "hang_seq", "linger" (at
     the first attempt its stream does not end behind its answer). "waits": seconds in which it
     says only that it is there. "hold": after so many tokens the first attempt waits until
     `release`, or new weights, come: a request that is held runs, however slow the machine is.
@@ -76,7 +76,10 @@ class Engine:
         while len(context) < last:
             await self._hold(request, context)
             await self.go.wait()
-            if sampling.get("hang") == request["attempt"]:
+            if (
+                sampling.get("hang") == request["attempt"]
+                or sampling.get("hang_seq") == request["seq"]
+            ):
                 await asyncio.sleep(3600)
             if sampling.get("raise") is not None:
                 raise ValueError(sampling["raise"])

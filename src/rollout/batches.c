@@ -180,6 +180,7 @@ int ms_rollout_verdict(struct ms_rollout *r, uint64_t id, bool keep)
 {
     const struct ms_generate_event e = {.what = MS_VERDICT, .id = id, .keep = keep};
     struct group *g;
+    bool is_kept;
     int rc;
     MS_ROLLOUT_ENTER(r, -ECHILD);
 
@@ -187,9 +188,12 @@ int ms_rollout_verdict(struct ms_rollout *r, uint64_t id, bool keep)
     if (rc < 0)
         return rc;
     g = ms_rollout_group_find(r, id);
-    if (g && keep)
-        g->state = GROUP_READY;
+    is_kept = g && keep && g->state == GROUP_JUDGED;
+    if (is_kept)
+        g->state = GROUP_READY; /* the step may drop it again */
     rc = ms_rollout_step(r, &e);
+    if (rc < 0 && is_kept && g->state == GROUP_READY)
+        g->state = GROUP_JUDGED;
     ms_rollout_news(r);
     return rc;
 }

@@ -515,7 +515,9 @@ static PyObject *rollout_verdict(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     rc = ms_rollout_verdict(r, id, keep);
     Py_END_ALLOW_THREADS;
-    return rc == -ENOENT ? Py_NewRef(Py_None) : done(rc, "verdict");
+    if (rc == -ENOENT || rc == -EINVAL)
+        Py_RETURN_NONE; /* it was cancelled while it was judged */
+    return done(rc, "verdict");
 }
 
 static PyObject *rollout_take_refill(PyObject *self, PyObject *unused)

@@ -36,6 +36,8 @@ WAIT_S = 7200.0  # where nobody says how long
 FOLLOW_S = 0.5  # until a cluster of another size is noticed without news
 DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31
+FAILED_KEPT = 10_000  # groups that failed and that nobody has asked for
+_FAILURES = ("poison", "deadline")
 
 
 def _with_settings(function: F) -> F:
@@ -107,7 +109,8 @@ class Scheduler:
         self._skips = failed == "skip"
         self._open: dict[int, Group] = {}
         self._leased: dict[int, dict[int, Group]] = {}  # by batch
-        self._failed: deque[Group] = deque()
+        self._failed: deque[Group] = deque(maxlen=FAILED_KEPT)
+        self._missing = 0  # groups that `refill` is still to be asked for
         self._lock = threading.RLock()
         self._stride = _stride(cluster)
         self._count = 0  # replicas
@@ -337,6 +340,14 @@ class Scheduler:
 
     def _serve(self) -> None:
         """What only Python can do: judge groups, find others, raise what failed."""
+        self._judge()
+        self._serve_dropped()
+        while self._failed:
+            group = self._failed.popleft()
+            if not group._was_raised:
+                group._value()
+
+    def _judge(self) -> None:
         self._follow()
         while self._filter is not None and (told := self._core.judge()) is not None:
             of = self._open[told[0]]
@@ -347,14 +358,11 @@ class Scheduler:
             finally:
                 self._core.verdict(of.id, keep)
         if self._refill is not None:
-            for _ in range(self._core.take_refill()):
+            self._missing += self._core.take_refill()
+            while self._missing > 0:  # one that raises is asked for again
                 if (options := self._refill()) is not None:
                     self.submit(**options)
-        self._serve_dropped()
-        while self._failed and not self._skips:
-            group = self._failed.popleft()
-            if not group._was_raised:
-                group._value()
+                self._missing -= 1
 
     def _serve_dropped(self) -> None:
         while (told := self._core.take_dropped()) is not None:
@@ -364,7 +372,8 @@ class Scheduler:
                 leased.pop(told[0], None)
 
     def _note_dropped(self, group: Group) -> None:
-        if group.error is not None and group.error.reason in ("poison", "deadline"):
+        failed = group.error is not None and group.error.reason in _FAILURES
+        if failed and not self._skips:
             self._failed.append(group)
 
     def _look(self, group: Group) -> bool:
@@ -372,7 +381,8 @@ class Scheduler:
         with self._lock:
             if group._is_over:
                 return True
-            self._serve_filter(group)
+            if self._filter is not None:
+                self._judge()
             try:
                 told = self._core.take(group.id)
             except LookupError:
@@ -382,14 +392,6 @@ class Scheduler:
             self._open.pop(group.id, None)
             group._fill(told)
             return True
-
-    def _serve_filter(self, group: Group) -> None:
-        if self._filter is None:
-            return
-        waiting = list(self._failed)
-        self._failed.clear()
-        self._serve()
-        self._failed.extendleft(reversed(waiting))
 
     def _wait_for(self, group: Group, timeout: float | None) -> None:
         self._until(
