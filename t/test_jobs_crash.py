@@ -83,9 +83,11 @@ import os, time
 
 class Slow:
     def __init__(self):
-        open("begun", "w").close()
+        open("begun", "a").write(f"{os.getpid()} ")
         while not os.path.exists("go"):
             time.sleep(0.05)
+        if os.path.exists("bad"):
+            raise ValueError("bad luck")
 """
 # the role is on n1, the driver on n0
 ONCE = """
@@ -102,6 +104,12 @@ def signal_agent(jobs: Jobs, node: str, number: int) -> None:  # noqa: F811
         os.kill(pid, number)
 
 
+def end_of_journal(jobs: Jobs) -> None:  # noqa: F811
+    """This head cannot write to it any more."""
+    no_more = (4096, resource.RLIM_INFINITY)
+    resource.prlimit(jobs.head_pid(), resource.RLIMIT_FSIZE, no_more)
+
+
 def test_a_driver_that_ends_meanwhile_is_not_started_again(jobs: Jobs) -> None:  # noqa: F811
     jobs.write(SLOW, "slow.py")
     jobs.submit(ONCE)
@@ -109,8 +117,7 @@ def test_a_driver_that_ends_meanwhile_is_not_started_again(jobs: Jobs) -> None: 
     signal_agent(jobs, "once.n0", signal.SIGSTOP)  # is asked for the driver, and waits
     jobs.write("", "go")
     until(lambda: "the driver starts" in jobs.texts("once"))
-    no_more = (4096, resource.RLIM_INFINITY)
-    resource.prlimit(jobs.head_pid(), resource.RLIMIT_FSIZE, no_more)
+    end_of_journal(jobs)
     signal_agent(jobs, "once.n0", signal.SIGCONT)
     until(lambda: jobs.get("once")["journal"])  # that it runs cannot be written down
     signal_agent(jobs, "once.n1", signal.SIGSTOP)  # the next head waits for it
@@ -141,3 +148,44 @@ def test_an_agent_that_comes_back_late(jobs: Jobs) -> None:  # noqa: F811
     jobs.wait_stage("late", "running")
     assert until(lambda: len(w := jobs.workers()) == 2 and w) == before
     assert jobs.get("late")["roles"][0]["restarts"] == 0, jobs.texts("late")
+
+
+def test_a_constructor_that_was_running_is_waited_for(jobs: Jobs) -> None:  # noqa: F811
+    jobs.write(SLOW, "slow.py")
+    jobs.write("", "go")
+    jobs.submit(
+        "name: half\nnodes: [{name: n0, cpus: 1}]\n"
+        "roles: {a: {worker_cls: slow.Slow, world_size: 2, restart: rank}}\n"
+    )
+    jobs.wait_stage("half", "running")
+    before = jobs.workers()
+    (jobs.folder / "go").unlink()
+    os.kill(before["half.a/1"], signal.SIGKILL)
+    until(lambda: len((jobs.folder / "begun").read_text().split()) == 3)
+    jobs.kill_head()
+    jobs.write("", "bad")
+    jobs.write("", "go")
+    until(lambda: "ValueError: bad luck" in jobs.texts("half"))
+    (jobs.folder / "bad").unlink()
+    until(lambda: jobs.get("half")["roles"][0]["running"] == 2)
+    assert jobs.workers()["half.a/0"] == before["half.a/0"]
+
+
+def test_a_role_that_has_started_again_is_not_started_once_more(jobs: Jobs) -> None:  # noqa: F811
+    jobs.submit(
+        "name: two\nnodes: [{name: 'n[0-1]', cpus: 1}]\nroles:\n"
+        "  a: {command: [sleep, '1000'], world_size: 2, num_cpus: 1, restart: role}\n"
+    )
+    jobs.wait_stage("two", "running")
+    before = jobs.workers()
+    signal_agent(jobs, "two.n1", signal.SIGSTOP)  # its rank is to end, and waits
+    os.kill(before["two.a/0"], signal.SIGKILL)
+    until(lambda: "signal 9" in jobs.texts("two"))
+    end_of_journal(jobs)
+    signal_agent(jobs, "two.n1", signal.SIGCONT)
+    until(lambda: jobs.get("two")["journal"])  # that it is done cannot be written down
+    after = jobs.workers()
+    assert len(after) == 2 and not set(after.values()) & set(before.values())
+    jobs.kill_head()
+    until(lambda: jobs.get("two")["roles"][0]["running"] == 2)
+    assert jobs.workers() == after

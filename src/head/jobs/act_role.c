@@ -354,11 +354,23 @@ static bool is_half_made(const struct ms_cluster *c)
     return c && !c->spec;
 }
 
+/* The head before was killed while its constructor ran: how that ends nobody would hear. The
+ * record of the cluster has a process when all of its change was done. */
+static bool is_half_changed(const struct ms_slot *s)
+{
+    const struct ms_cluster *c = s->cluster;
+
+    return c->spec && c->spec->n_steps > 0 && s->expected_uid &&
+           s->now.uid != s->expected_uid;
+}
+
 /* It lives and is of this incarnation, or was and has ended by itself, which is told then. */
 static bool is_begun(const struct ms_job_doing *d, const struct ms_slot *s)
 {
     uint32_t known = ms_hosted_incarnation(d->job, d->role, s->now.uid);
 
+    if (is_half_changed(s))
+        return false;
     if (ms_slot_is_live(s))
         return !known || known == d->incarnation;
     return s->now.uid && s->now.exit && !s->now.exit->requested &&
@@ -430,12 +442,9 @@ static void ask_restart(struct ms_job_doing *d)
 static bool is_replaced(const struct ms_job_doing *d, const struct ms_cluster *c)
 {
     for (size_t i = 0; i < d->rank_count; i++) {
-        uint32_t rank = d->ranks[i], known;
+        uint32_t rank = d->ranks[i];
 
-        if (rank >= c->count || !ms_slot_is_live(&c->slots[rank]) || c->is_busy)
-            return false;
-        known = ms_hosted_incarnation(d->job, d->role, c->slots[rank].now.uid);
-        if (known && known != d->incarnation)
+        if (rank >= c->count || c->is_busy || !is_begun(d, &c->slots[rank]))
             return false;
     }
     return d->rank_count > 0;
@@ -458,13 +467,22 @@ void ms_act_replace(struct ms_job_doing *d)
     }
 }
 
+/* All of its processes are of this incarnation. */
+static bool is_known(const struct ms_job_doing *d, const struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (ms_hosted_incarnation(d->job, d->role, c->slots[i].now.uid) !=
+            d->incarnation)
+            return false;
+    return true;
+}
+
 /* At the same size and with the same request in their places; else anew. */
 void ms_act_restart(struct ms_job_doing *d)
 {
     const struct ms_cluster *c = cluster_of(d);
 
-    if (is_made(d, c) &&
-        ms_hosted_incarnation(d->job, d->role, c->slots[0].now.uid) == 0)
+    if (is_made(d, c) && is_known(d, c))
         done(d);
     else if (c && c->spec && c->is_made && c->count == d->count &&
              c->spec->worker->memory_limit == memory_of(d))
