@@ -49,3 +49,29 @@ def test_a_cluster_of_somebody_else(jobs: Jobs) -> None:  # noqa: F811
     assert until(lambda: jobs.workers().get("later.a/0")) == pid
     jobs.write("", "done")
     jobs.run("wait", "own")
+
+
+KEYS = """
+import os, time
+import muster
+
+muster.init()
+while not os.path.exists("look"):
+    time.sleep(0.05)
+print(*muster.kv.keys("muster/job/"), file=open("keys.new", "w"), flush=True)
+os.rename("keys.new", "keys")
+"""
+
+
+def test_what_drivers_are_told_of_a_job_goes_with_it(jobs: Jobs) -> None:  # noqa: F811
+    jobs.write(KEYS, "keys.py")
+    jobs.submit(
+        "name: looks\nnodes: [{name: n0, cpus: 0}]\n"
+        f"driver: [{sys.executable}, keys.py]\n"
+    )
+    jobs.submit("name: gone\non: sim\nroles: {x: {command: [sh]}}\n")
+    jobs.run("delete", "gone")
+    until(lambda: "gone" not in jobs.run("list", "jobs"))
+    jobs.write("", "look")
+    until((jobs.folder / "keys").exists)
+    assert (jobs.folder / "keys").read_text().split() == ["muster/job/looks"]

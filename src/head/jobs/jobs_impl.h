@@ -314,6 +314,7 @@ Muster__ClusterSpec *ms_spec_of_check(const struct ms_hosted *job,
                                       struct ms_error *err);
 /* What the file says of roles, for the driver; the key-value store has it. */
 int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err);
+void ms_spec_forget_roles(const struct ms_hosted *job);
 
 /* ---- simulated.c ------------------------------------------------------------------- */
 

@@ -566,6 +566,13 @@ Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
 
 /* ---- what the driver is told ------------------------------------------------------- */
 
+enum { KEY_ROOM = sizeof MS_KV_JOB + MS_NAME_MAX + 2 };
+
+static void roles_key(const struct ms_hosted *job, char out[KEY_ROOM])
+{
+    snprintf(out, KEY_ROOM, MS_KV_JOB "/%s", job->name);
+}
+
 int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err)
 {
     struct ms_head *h = job->jobs->head;
@@ -573,13 +580,13 @@ int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err)
         &job->file, job->submit->file[0] ? job->submit->file : "job.yaml");
     MS_CLEANUP(ms_cleanup_free)
     char *text = roles ? json_dumps(roles, JSON_COMPACT) : NULL;
-    char key[sizeof MS_KV_JOB + MS_NAME_MAX + 2];
+    char key[KEY_ROOM];
     int rc;
 
     json_decref(roles);
     if (!text)
         return ms_error_set(err, -ENOMEM, "out of memory");
-    snprintf(key, sizeof key, MS_KV_JOB "/%s", job->name);
+    roles_key(job, key);
     rc = ms_kv_put(&h->kv.store,
                    &(struct ms_kv_put){.key = key,
                                        .value = (const uint8_t *)text,
@@ -590,4 +597,14 @@ int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err)
         return rc;
     ms_head_kv_changed(h);
     return 0;
+}
+
+void ms_spec_forget_roles(const struct ms_hosted *job)
+{
+    struct ms_head *h = job->jobs->head;
+    char key[KEY_ROOM];
+
+    roles_key(job, key);
+    if (ms_kv_delete(&h->kv.store, key))
+        ms_head_kv_changed(h);
 }
