@@ -91,6 +91,10 @@ def test_files_that_are_wrong(home: Home, tmp_path: Path) -> None:
         ("0-3", "0-9", 6, "it fits with device_mapping"),
         ('world_size: "2:4"', "world_size: 40", 6, "actor_infer"),
         ("name: grpo", "name: grpo\non: kubernetes", 2, "on kubernetes: not built yet"),
+        # what `submit` would refuse
+        ("  reward:", "  driver:", 2, ":8:3: role 'driver': that is the driver's name"),
+        ("name: grpo", f"name: {'x' * 55}", 2, ":5:3: job 'xxx"),
+        ("name: grpo", "budget: {hang: 2}", 2, ":2:10: 'budget' of a job has 'failed'"),
     ):
         file.write_text(GOOD.replace(old, new))
         said = home.run("check", str(file))

@@ -48,4 +48,6 @@ def test_a_simulated_job(jobs: Jobs) -> None:  # noqa: F811
 
 def test_a_job_on_sim_without_roles(jobs: Jobs) -> None:  # noqa: F811
     jobs.write("name: none\non: sim\ndriver: [python, train.py]\n")
-    assert "its driver is not started there" in jobs.run("submit", "job.yaml", code=1)
+    for command in ("check", "submit"):
+        said = jobs.run(command, "job.yaml", code=2)
+        assert "job.yaml:2:5: on sim: it has no role with" in said, said

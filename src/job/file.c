@@ -14,6 +14,7 @@ static int read_name(struct ms_yaml_at at, void *out, struct ms_error *err)
     struct ms_job *job = out;
     int rc = ms_yaml_to_text(at, &job->name, err);
 
+    job->name_at = ms_yaml_mark(at);
     return rc < 0 ? rc : ms_yaml_blame(at, ms_name_check(job->name, "job", err), err);
 }
 
@@ -92,10 +93,10 @@ static const struct ms_yaml_field job_fields[] = {
     {"driver", ms_job_read_driver, 0, false},
     {"env", ms_job_read_env, 0, false},
     {"timeout", ms_yaml_to_count, offsetof(struct ms_job, timeout_s), false},
-    {"on", ms_job_read_on, offsetof(struct ms_job, on), false},
+    {"on", ms_job_read_on, 0, false},
     {"checkpoint", ms_yaml_to_text, offsetof(struct ms_job, checkpoint), false},
     {"priority", ms_job_read_priority, offsetof(struct ms_job, priority), false},
-    {"budget", ms_job_read_budget, offsetof(struct ms_job, policy), false},
+    {"budget", ms_job_read_own_budget, offsetof(struct ms_job, policy), false},
     {"check", ms_job_read_check, offsetof(struct ms_job, check), false},
     {"generation", ms_job_read_generation, 0, false},
     {"image", ms_job_read_refused, 0, false},
@@ -118,6 +119,7 @@ void ms_job_finish(struct ms_job *job)
     free(job->node_ranges);
     free(job->name);
     free(job->on);
+    free(job->source);
     free(job->checkpoint);
     json_decref(job->generation);
     ms_job_words_free(job->driver);
@@ -127,6 +129,7 @@ void ms_job_finish(struct ms_job *job)
 }
 
 static int read_yaml(struct ms_job *job,
+                     const char *name,
                      const struct ms_yaml *y,
                      const struct ms_error *why,
                      struct ms_error *err)
@@ -138,7 +141,9 @@ static int read_yaml(struct ms_job *job,
     ms_job_policy_init(&job->driver_policy);
     if (!y)
         return ms_error_set(err, why->code, "%s", why->text);
-    rc = ms_yaml_map(ms_yaml_root(y), "a job", job_fields, job, err);
+    job->source = strdup(name);
+    rc = job->source ? ms_yaml_map(ms_yaml_root(y), "a job", job_fields, job, err)
+                     : ms_error_set(err, -ENOMEM, "out of memory");
     if (rc < 0)
         ms_job_finish(job);
     return rc;
@@ -149,7 +154,7 @@ int ms_job_open(struct ms_job *job, const char *path, struct ms_error *err)
     struct ms_error why = {0};
     MS_CLEANUP(ms_yaml_cleanup) struct ms_yaml *y = ms_yaml_open(path, &why);
 
-    return read_yaml(job, y, &why, err);
+    return read_yaml(job, path, y, &why, err);
 }
 
 int ms_job_read(struct ms_job *job,
@@ -162,7 +167,7 @@ int ms_job_read(struct ms_job *job,
     MS_CLEANUP(ms_yaml_cleanup)
     struct ms_yaml *y = ms_yaml_read(name, text, len, &why);
 
-    return read_yaml(job, y, &why, err);
+    return read_yaml(job, name, y, &why, err);
 }
 
 int ms_job_check_on(const struct ms_job *job, const char *on, struct ms_error *err)

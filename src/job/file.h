@@ -21,6 +21,7 @@
 #define MS_JOB_FILE_H
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "job/core/spec.h"
 #include "job/yaml.h"
 #include "proto/muster.pb-c.h"
@@ -29,9 +30,12 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#define MS_JOB_NODES_MAX        ((size_t)1 << 20)
-#define MS_JOB_ROLES_MAX        ((size_t)4096)
-#define MS_JOB_WORDS_MAX        ((size_t)4096) /* of the driver's command, and of its env */
+#define MS_JOB_NODES_MAX   ((size_t)1 << 20)
+#define MS_JOB_ROLES_MAX   ((size_t)4096)
+#define MS_JOB_WORDS_MAX   ((size_t)4096) /* of the driver's command, and of its env */
+#define MS_JOB_DRIVER_NAME "driver"       /* no role of a submitted job has it */
+/* Of a submitted job: its driver is the cluster NAME.driver. */
+#define MS_JOB_NAME_LEN_MAX     (MS_NAME_MAX - sizeof MS_JOB_DRIVER_NAME)
 #define MS_JOB_BUDGET_UNLIMITED UINT32_MAX
 #define MS_JOB_BUDGET_UNSET     (UINT32_MAX - 1) /* the default of the cause */
 
@@ -55,7 +59,8 @@ struct ms_job_policy {
 
 struct ms_job_role {
     char *name;
-    uint32_t world_size; /* 0: not said; of a range: its least */
+    struct ms_yaml_mark at; /* its name */
+    uint32_t world_size;    /* 0: not said; of a range: its least */
     struct ms_job_range size;
     char *worker_cls; /* NULL: not said */
     char **command;   /* NULL-terminated; NULL: not said */
@@ -109,6 +114,8 @@ struct ms_job {
     struct ms_job_policy driver_policy, policy; /* of the driver; of the job */
     struct ms_job_check check;
     json_t *generation; /* as the file has it; NULL: not said */
+    char *source;       /* the name of the file, in errors */
+    struct ms_yaml_mark name_at, on_at, nodes_at;
 };
 
 /* 0, or -EINVAL, -E2BIG, -ENOMEM, or why the file cannot be read; nothing is to be freed
@@ -127,6 +134,13 @@ uint32_t ms_job_role_ranks(const struct ms_job_role *r);
 bool ms_job_role_is_ours(const struct ms_job_role *r);
 /* What an orchestrator cannot do of it: 0, or -EINVAL with the reason. */
 int ms_job_check_on(const struct ms_job *job, const char *on, struct ms_error *err);
+
+/* What a controller refuses, whichever head it is, of a job with this name on this
+ * orchestrator: 0, or -EINVAL with the reason and where it stands. */
+int ms_job_check_submit(const struct ms_job *job,
+                        const char *name,
+                        const char *on,
+                        struct ms_error *err);
 
 /* What the controller needs to know of it (job/core/spec.h): the roles that it creates, in
  * the order of the file. 0, -EINVAL with the reason, -ENOMEM. */

@@ -18,10 +18,11 @@ void ms_job_role_finish(struct ms_job_role *r);
 ms_yaml_reader ms_job_read_range;
 ms_yaml_reader ms_job_read_restart;
 ms_yaml_reader ms_job_read_budget;
+ms_yaml_reader ms_job_read_own_budget; /* of the job itself */
 ms_yaml_reader ms_job_read_hang;
 ms_yaml_reader ms_job_read_critical;
 ms_yaml_reader ms_job_read_growth;
-ms_yaml_reader ms_job_read_on;       /* char * */
+ms_yaml_reader ms_job_read_on;       /* struct ms_job */
 ms_yaml_reader ms_job_read_priority; /* int32_t */
 ms_yaml_reader ms_job_read_command;  /* char **, NULL-terminated */
 ms_yaml_reader ms_job_read_check;    /* struct ms_job_check */

@@ -294,6 +294,7 @@ int ms_job_read_nodes(struct ms_yaml_at at, void *out, struct ms_error *err)
     int rc = 0;
 
     job->has_nodes = true;
+    job->nodes_at = ms_yaml_mark(at);
     if (!ms_yaml_is_list(at))
         return ms_yaml_fail(at, err, "'nodes' must be a list");
     if (ms_yaml_count(at) == 0)

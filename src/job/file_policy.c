@@ -84,9 +84,11 @@ int ms_job_read_restart(struct ms_yaml_at at, void *out, struct ms_error *err)
 int ms_job_read_on(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     static const char *const words[] = {"local", "ray", "sim", "kubernetes", "slurm"};
+    struct ms_job *job = out;
     int i = read_word(at, "'on'", words, MS_COUNT(words), err);
 
-    return i < 0 ? i : ms_yaml_to_text(at, out, err);
+    job->on_at = ms_yaml_mark(at);
+    return i < 0 ? i : ms_yaml_to_text(at, &job->on, err);
 }
 
 /* ---- numbers ----------------------------------------------------------------------- */
@@ -208,6 +210,26 @@ int ms_job_read_budget(struct ms_yaml_at at, void *out, struct ms_error *err)
         rc = read_amount(ms_yaml_value(at, i), &p->budget[cause], err);
     }
     return rc;
+}
+
+/* A job has no cause of its own: it is started again for what its roles have spent. */
+int ms_job_read_own_budget(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    const char *failed = ms_job_budget_keys[MS_JOB_APPLICATION];
+
+    for (size_t i = 0; ms_yaml_is_map(at) && i < ms_yaml_count(at); i++) {
+        const char *key = ms_yaml_text(ms_yaml_key(at, i));
+
+        if (!key || strcmp(key, failed) != 0)
+            return ms_yaml_fail(
+                ms_yaml_key(at, i),
+                err,
+                "'budget' of a job has '%s' alone, how often all of it "
+                "is started again; causes are for those of roles and of "
+                "the driver",
+                failed);
+    }
+    return ms_job_read_budget(at, out, err);
 }
 
 /* ---- commands ---------------------------------------------------------------------- */

@@ -310,7 +310,8 @@ static int read_role(struct ms_job *job,
         if (strcmp(job->roles[i].name, name) == 0)
             return ms_yaml_fail(key, err, "there are two roles '%s'", name);
     }
-    *r = (struct ms_job_role){.name = strdup(name), .num_gpus_per_worker = UNSET};
+    *r = (struct ms_job_role){
+        .name = strdup(name), .at = ms_yaml_mark(key), .num_gpus_per_worker = UNSET};
     ms_job_policy_init(&r->policy);
     if (!r->name)
         return ms_error_set(err, -ENOMEM, "out of memory");

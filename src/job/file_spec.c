@@ -9,13 +9,18 @@
 /* The most that `memory` may grow to, in percent of the first request. */
 enum { GROWTH_MAX_PERCENT = 400 };
 
+static void set_amount(uint16_t *to, uint32_t from)
+{
+    if (from == MS_JOB_BUDGET_UNLIMITED)
+        *to = MS_JOB_UNLIMITED;
+    else if (from != MS_JOB_BUDGET_UNSET)
+        *to = (uint16_t)from;
+}
+
 static void set_budget(uint16_t *to, const uint32_t *from)
 {
     for (size_t i = 0; i < MS_JOB_BUDGETS; i++)
-        if (from[i] == MS_JOB_BUDGET_UNLIMITED)
-            to[i] = MS_JOB_UNLIMITED;
-        else if (from[i] != MS_JOB_BUDGET_UNSET)
-            to[i] = (uint16_t)from[i];
+        set_amount(&to[i], from[i]);
 }
 
 /* Ranks that meet in a collective cannot be replaced one by one. */
@@ -63,8 +68,7 @@ int ms_job_make_spec(const struct ms_job *job,
     out->check_nodes = job->check.is_on;
     set_budget(out->driver_budget, job->driver_policy.budget);
     out->driver_hang_ns = job->driver_policy.hang_s * MS_NS_PER_S;
-    if (job->policy.budget[MS_JOB_APPLICATION] < MS_JOB_BUDGET_UNSET)
-        out->job_restarts_max = (uint16_t)job->policy.budget[MS_JOB_APPLICATION];
+    set_amount(&out->job_restarts_max, job->policy.budget[MS_JOB_APPLICATION]);
     if (job->timeout_s)
         out->pending_timeout_ns = job->timeout_s * MS_NS_PER_S;
     out->roles = calloc(job->role_count + 1, sizeof *out->roles);

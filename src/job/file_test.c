@@ -190,6 +190,8 @@ static const struct {
      "slurm; did you mean 'local'?"},
     {"priority: high", "x.yaml:1:11: 'priority' must be a whole number"},
     {"priority: \"3\"", "x.yaml:1:11: 'priority' must be a whole number"},
+    {"budget: {failed: 3, preempted: unlimited}",
+     "x.yaml:1:21: 'budget' of a job has 'failed' alone"},
     {"budget: 3", "x.yaml:1:9: 'budget' must be a map of causes and numbers"},
     {"check: maybe", "x.yaml:1:8: 'check' must be true, false, or a map"},
     {"check: {timeout: 0}", "x.yaml:1:18: 'timeout' must be 1 to 86400 seconds"},
@@ -302,6 +304,72 @@ static void test_what_is_wrong(void **state)
                      rc,
                      err.text,
                      wrong[i].error);
+    }
+}
+
+/* `muster run` may do it. */
+static void test_what_submit_refuses(void **state)
+{
+    static const char long_name[] =
+        "a23456789-123456789-123456789-123456789-123456789-12345678";
+    static const struct {
+        const char *text, *name, *on, *error; /* NULL: nothing */
+    } cases[] = {
+        {"driver: [a]", "j", "local", NULL},
+        {"roles: {a: {worker_cls: m.A}}", "j", "sim", NULL},
+        {"name: j", "j", "local", "x.yaml: it has no driver and no roles"},
+        {"roles:\n  a: {}", "j", "local", "x.yaml:2:3: it has no driver, and no role"},
+        {"driver: [a]\non: ray", "j", "ray", "x.yaml:2:5: on ray: it has no 'nodes'"},
+        {"driver: [a]", "j", "ray", "x.yaml: on ray: it has no 'nodes'"},
+        {"on: sim\ndriver: [a]", "j", "sim", "x.yaml:1:5: on sim: it has no role with"},
+        {"driver: [a]", "j", "slurm", "on slurm: not built yet"},
+        {"roles: {driver: {command: [a]}}",
+         "j",
+         "local",
+         "x.yaml:1:9: role 'driver': that is the driver's name"},
+        {"roles: {a: {}, one_role: {command: [a]}}",
+         long_name + 1,
+         "local",
+         "x.yaml:1:16: job '23456789-"},
+        {"driver: [a]\nnodes: [{name: one_node}]",
+         long_name + 1,
+         "local",
+         "x.yaml:2:8: job '23456789-"},
+        {"driver: [a]\nname: j", long_name + 1, "local", NULL},
+        {"driver: [a]\nname: j", long_name, "local", "has more than 57 characters"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ms_job job = read_job(cases[i].text);
+        struct ms_error err = {0};
+        int rc = ms_job_check_submit(&job, cases[i].name, cases[i].on, &err);
+
+        assert_int_equal(rc, cases[i].error ? -EINVAL : 0);
+        if (cases[i].error && !strstr(err.text, cases[i].error))
+            fail_msg("%s\nnot: %s", err.text, cases[i].error);
+        ms_job_finish(&job);
+    }
+}
+
+static void test_how_often_a_job_is_restarted(void **state)
+{
+    static const struct {
+        const char *text;
+        uint16_t restarts_max;
+    } cases[] = {{"driver: [a]", 3},
+                 {"driver: [a]\nbudget: {failed: 0}", 0},
+                 {"driver: [a]\nbudget: {failed: unlimited}", MS_JOB_UNLIMITED}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ms_job job = read_job(cases[i].text);
+        struct ms_job_spec spec;
+
+        assert_int_equal(ms_job_make_spec(&job, &spec, NULL), 0);
+        assert_int_equal(spec.job_restarts_max, cases[i].restarts_max);
+        ms_job_made_spec_finish(&spec);
+        ms_job_finish(&job);
     }
 }
 
@@ -420,6 +488,8 @@ int main(void)
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_what_is_wrong),
+        cmocka_unit_test(test_what_submit_refuses),
+        cmocka_unit_test(test_how_often_a_job_is_restarted),
         cmocka_unit_test(test_drivers_are_told_of_roles),
         cmocka_unit_test(test_levels_of_arguments),
         cmocka_unit_test(test_aliases_are_counted),

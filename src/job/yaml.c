@@ -166,18 +166,21 @@ struct ms_yaml_at ms_yaml_root(const struct ms_yaml *y)
 
 /* ---- errors ---------------------------------------------------------------------- */
 
-static int
-fail_at(struct ms_yaml_at at, int code, const char *text, struct ms_error *err)
+struct ms_yaml_mark ms_yaml_mark(struct ms_yaml_at at)
 {
     const yaml_node_t *n = node_of(at);
 
-    return ms_error_set(err,
-                        code,
-                        "%s:%zu:%zu: %s",
-                        at.yaml->name,
-                        n ? n->start_mark.line + 1 : 1,
-                        n ? n->start_mark.column + 1 : 1,
-                        text);
+    return n ? (struct ms_yaml_mark){n->start_mark.line + 1, n->start_mark.column + 1}
+             : (struct ms_yaml_mark){1, 1};
+}
+
+static int
+fail_at(struct ms_yaml_at at, int code, const char *text, struct ms_error *err)
+{
+    struct ms_yaml_mark m = ms_yaml_mark(at);
+
+    return ms_error_set(
+        err, code, "%s:%zu:%zu: %s", at.yaml->name, m.line, m.column, text);
 }
 
 int ms_yaml_fail(struct ms_yaml_at at, struct ms_error *err, const char *fmt, ...)

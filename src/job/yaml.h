@@ -29,6 +29,11 @@ struct ms_yaml_at {
     int node;
 };
 
+/* Where a value stands, for errors after the document is gone; line 0: nowhere. */
+struct ms_yaml_mark {
+    size_t line, column;
+};
+
 /* NULL: it cannot be read (-errno), or is no YAML, or aliases make it larger than the limits
  * above (-EINVAL). `name` is for errors. */
 struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err);
@@ -37,6 +42,8 @@ ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *er
 void ms_yaml_cleanup(struct ms_yaml **y); /* NULL is nothing */
 
 struct ms_yaml_at ms_yaml_root(const struct ms_yaml *y);
+
+struct ms_yaml_mark ms_yaml_mark(struct ms_yaml_at at);
 
 /* "FILE:LINE:COLUMN: " and what is wrong with this value; returns -EINVAL. */
 int ms_yaml_fail(struct ms_yaml_at at, struct ms_error *err, const char *fmt, ...)

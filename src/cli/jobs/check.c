@@ -29,7 +29,7 @@ enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
 {
     struct ms_job_spec spec;
     struct ms_error err = {0};
-    const char *file = cli->operands[0], *on = cli->values[MS_OPT_ON];
+    const char *file = cli->operands[0], *on = cli->values[MS_OPT_ON], *name;
 
     if (cli->operand_count != 1)
         return ms_out_fail(cli,
@@ -42,8 +42,11 @@ enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
         free(job->on);
         job->on = strdup(on);
     }
-    if (ms_job_check_on(job, job->on ? job->on : "local", &err) < 0 ||
-        ms_job_make_spec(job, &spec, &err) < 0)
+    name = cli->values[MS_OPT_NAME] ? cli->values[MS_OPT_NAME] : job->name;
+    if (ms_job_check_submit(
+            job, name ? name : "job", job->on ? job->on : "local", &err) < 0)
+        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
+    if (ms_job_make_spec(job, &spec, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s: %s", file, err.text);
     ms_job_made_spec_finish(&spec);
     return check_fit(cli, job);

@@ -93,7 +93,11 @@ static int
 check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error *err)
 {
     const struct ms_hosted *old = ms_hosted_find(j, job->name);
-    const char *on = job->file.on ? job->file.on : "local";
+    int rc = ms_job_check_submit(
+        &job->file, job->name, job->file.on ? job->file.on : "local", err);
+
+    if (rc < 0)
+        return rc;
 
     if (old && ms_job_stage_is_over(ms_job_core_view(old->core).stage))
         return ms_error_set(err,
@@ -117,13 +121,6 @@ check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error 
             -ENOTSUP,
             "on ray: this head has no Ray; `muster submit --on ray "
             "--address http://HEAD:8265 FILE` has the job hosted there");
-    if (ms_hosted_is_on_ray(job) && !job->file.has_nodes)
-        return ms_error_set(err, -EINVAL, "on ray: it has no 'nodes' to be lent");
-    if (strcmp(on, "local") != 0 && !ms_hosted_is_on_ray(job) &&
-        !ms_hosted_is_simulated(job))
-        return ms_error_set(err, -ENOTSUP, "on %s: jobs run on local, ray or sim", on);
-    if (!job->file.driver && job->file.role_count == 0)
-        return ms_error_set(err, -EINVAL, "it has neither a driver nor roles");
     for (size_t i = 0; i < job->file.role_count; i++)
         if (job->file.roles[i].has_bundle && ms_job_role_is_ours(&job->file.roles[i]))
             return ms_error_set(err,
@@ -133,7 +130,7 @@ check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error 
                                 job->file.roles[i].name);
     if (!ms_hosted_is_simulated(job) && check_clusters(job, err) < 0)
         return err->code;
-    return ms_job_check_on(&job->file, on, err);
+    return 0;
 }
 
 /* Later than all others, also when the clock was set back: the queue goes by age. */
@@ -154,7 +151,7 @@ static int enter(struct ms_hosted *job, struct ms_error *err)
     int rc = ms_job_make_spec(&job->file, &spec, err);
 
     if (rc == 0 && ms_hosted_is_simulated(job))
-        rc = ms_simulated_change(&spec, err);
+        ms_simulated_change(&spec);
     if (rc < 0) {
         ms_job_made_spec_finish(&spec);
         return rc;

@@ -41,7 +41,7 @@ ms_hosted_cluster(const struct ms_hosted *job, uint32_t role, char out[MS_NAME_M
     const char *name = role == MS_JOB_DRIVER ? MS_JOB_DRIVER_NAME
                                              : ms_hosted_file_role(job, role)->name;
 
-    /* check_names has seen to it that it fits */
+    /* ms_job_check_submit has seen to it that it fits */
     if (snprintf(out, MS_NAME_MAX + 1, "%s.%s", job->name, name) > (int)MS_NAME_MAX)
         out[MS_NAME_MAX] = 0;
     return out;
@@ -56,38 +56,6 @@ uint32_t ms_hosted_role(const struct ms_hosted *job, const char *cluster)
     if (strcmp(cluster + len + 1, MS_JOB_DRIVER_NAME) == 0)
         return MS_JOB_DRIVER;
     return ms_job_core_find_role(job->core, cluster + len + 1);
-}
-
-/* Names of clusters are made of both, and one role's name is taken. */
-static int check_names(const struct ms_hosted *job, struct ms_error *err)
-{
-    for (size_t i = 0; i < job->file.role_count; i++) {
-        const char *role = job->file.roles[i].name;
-
-        if (strcmp(role, MS_JOB_DRIVER_NAME) == 0)
-            return ms_error_set(
-                err, -EINVAL, "role '%s': that is the driver's name", role);
-        if (strlen(job->name) + 1 + strlen(role) > MS_NAME_MAX)
-            return ms_error_set(err,
-                                -EINVAL,
-                                "job '%s' and role '%s': both names together have more "
-                                "than %zu characters",
-                                job->name,
-                                role,
-                                MS_NAME_MAX - 1);
-    }
-    for (size_t i = 0; i < job->file.node_count; i++)
-        if (strlen(job->name) + 1 + strlen(job->file.nodes[i]->name) > MS_NAME_MAX)
-            return ms_error_set(err,
-                                -EINVAL,
-                                "job '%s' and node '%s': both names together have more "
-                                "than %zu characters",
-                                job->name,
-                                job->file.nodes[i]->name,
-                                MS_NAME_MAX - 1);
-    return strlen(job->name) + sizeof MS_JOB_KEY > MS_ORCH_KEY_MAX
-               ? ms_error_set(err, -EINVAL, "the name '%s' is too long", job->name)
-               : 0;
 }
 
 static int find_roles(struct ms_hosted *job)
@@ -129,10 +97,9 @@ static int read_file(struct ms_hosted *job, struct ms_error *err)
         return rc;
     snprintf(job->name, sizeof job->name, "%s", name);
     snprintf(job->key, sizeof job->key, MS_JOB_KEY "%.59s", name);
-    rc = check_names(job, err);
-    if (rc == 0 && find_roles(job) < 0)
-        rc = ms_error_set(err, -ENOMEM, "out of memory");
-    return rc;
+    if (find_roles(job) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 struct ms_hosted *

@@ -23,7 +23,6 @@
 #define MS_JOB_BACK_NS                                                                 \
     (60 * MS_NS_PER_S)            /* for its machines to come back to a new head */
 #define MS_JOB_KEY         "job." /* before the names of reservations */
-#define MS_JOB_DRIVER_NAME "driver"
 
 /* Which incarnation of the core each rank of a role has. */
 struct ms_job_ranks {
@@ -320,7 +319,7 @@ void ms_spec_forget_roles(const struct ms_hosted *job);
 
 bool ms_hosted_is_simulated(const struct ms_hosted *job);
 /* The spec as it is there. 0, or -EINVAL with the reason. */
-int ms_simulated_change(struct ms_job_spec *spec, struct ms_error *err);
+void ms_simulated_change(struct ms_job_spec *spec);
 void ms_act_simulated(struct ms_job_doing *d); /* any action */
 void ms_simulated_recover(struct ms_hosted *job);
 

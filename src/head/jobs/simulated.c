@@ -20,19 +20,12 @@ bool ms_hosted_is_simulated(const struct ms_hosted *job)
 }
 
 /* No driver, and no process that could hang. */
-int ms_simulated_change(struct ms_job_spec *spec, struct ms_error *err)
+void ms_simulated_change(struct ms_job_spec *spec)
 {
-    if (spec->role_count == 0)
-        return ms_error_set(
-            err,
-            -EINVAL,
-            "on sim: it has no role with 'worker_cls' or 'command', and "
-            "its driver is not started there");
     spec->has_driver = false;
     spec->driver_hang_ns = 0;
     for (uint32_t i = 0; i < spec->role_count; i++)
         spec->roles[i].hang_ns = 0;
-    return 0;
 }
 
 /* How many ranks a role has now, or will have with this action. 0: it is not there. */

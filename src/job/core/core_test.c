@@ -157,6 +157,28 @@ static void test_the_job_restarts_for_a_role(void **state)
     rig_finish(&g);
 }
 
+static void test_the_job_restarts_without_limit(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+
+    (void)state;
+    role.budget[MS_JOB_OUT_OF_MEMORY] = 0;
+    spec.role_restarts_max = 0;
+    spec.job_restarts_max = MS_JOB_UNLIMITED;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    for (int i = 0; i < 5; i++) {
+        rig_exit(&g, 0, 1, MS_JOB_OUT_OF_MEMORY, NULL);
+        assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RESTARTING);
+        rig_settle(&g);
+        assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    }
+    assert_true(rig_said(&g, "the job restarts (5 of unlimited)"));
+    rig_finish(&g);
+}
+
 static void test_an_application_error_stops_early_with_the_traceback(void **state)
 {
     static const char trace[] = "Traceback (most recent call last):\n"
@@ -534,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_that_was_killed_for_memory_asks_for_more),
         cmocka_unit_test(test_a_role_whose_memory_was_spent_restarts_with_more),
         cmocka_unit_test(test_the_job_restarts_for_a_role),
+        cmocka_unit_test(test_the_job_restarts_without_limit),
         cmocka_unit_test(test_an_application_error_stops_early_with_the_traceback),
         cmocka_unit_test(test_the_driver_restarts_from_its_checkpoint),
         cmocka_unit_test(test_a_driver_that_hangs_is_started_again),

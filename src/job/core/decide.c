@@ -200,10 +200,11 @@ static void escalate_job(struct ms_job_core *c,
                          uint32_t rank,
                          enum ms_job_cause cause)
 {
-    char why[96];
+    bool is_unlimited = c->spec.job_restarts_max == MS_JOB_UNLIMITED;
+    char why[96], most[16] = "unlimited";
 
     if (!r->spec->critical || is_final(cause) ||
-        c->escalations >= c->spec.job_restarts_max) {
+        (!is_unlimited && c->escalations >= c->spec.job_restarts_max)) {
         snprintf(why,
                  sizeof why,
                  "the budget of %u restarts for it is spent",
@@ -212,15 +213,17 @@ static void escalate_job(struct ms_job_core *c,
         return;
     }
     c->escalations++;
+    if (!is_unlimited)
+        snprintf(most, sizeof most, "%u", c->spec.job_restarts_max);
     ms_say(c,
            MS_JOB_WARNING,
            ms_role_index(c, r),
            MS_JOB_ALL_RANKS,
            cause,
-           "role %s has spent its budget: the job restarts (%u of %u)",
+           "role %s has spent its budget: the job restarts (%u of %s)",
            r->spec->name,
            c->escalations,
-           c->spec.job_restarts_max);
+           most);
     ms_job_restart_all(c);
 }
 

@@ -96,7 +96,7 @@ struct ms_job_spec {
      * started again after an end that its machine may have caused */
     bool check_nodes;
     uint16_t role_restarts_max; /* of a rank's role, when the rank's budget is spent */
-    uint16_t job_restarts_max;  /* when a role's budget is spent */
+    uint16_t job_restarts_max;  /* when a role's budget is spent; or MS_JOB_UNLIMITED */
     uint16_t same_error_max;    /* the same application error so often ends the job */
     uint16_t node_strikes_max;  /* failures on one node until it is avoided */
     int64_t stable_ns;          /* a process that ran so long was started well */
