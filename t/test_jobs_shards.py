@@ -112,3 +112,63 @@ def test_driver_and_head_are_killed(jobs: Jobs) -> None:  # noqa: F811
     said = jobs.texts(name) + jobs.run("logs", "--job", name)
     assert trained == Counter(range(SHARDS)), said
     assert max(number for number, _ in attempts()) >= 4, said
+
+
+FAILS = """
+import muster
+
+muster.init()
+shards = muster.Shards("train", size=40, shard_size=10, max_failures=2, max_deaths=1)
+taker = muster.get_cluster("taker")
+try:
+    taker.execute_all_sync("hold", shards)  # dies with a shard
+except muster.MusterError:
+    pass
+try:
+    for shard in shards:
+        with shard:
+            if shard.start == 20:
+                raise ValueError("record 23 is torn")
+except ValueError:
+    pass
+try:
+    for shard in shards:
+        with shard:
+            if shard.start == 20:
+                raise ValueError("record 23 is torn")
+except ValueError:
+    pass
+try:
+    for shard in shards:
+        with shard:
+            pass
+except muster.ShardsFailed as e:
+    print("@", e, flush=True)
+"""
+HOLDER = """
+import os
+
+
+class Taker:
+    def hold(self, shards):
+        self.shard = shards.take()
+        os._exit(3)
+"""
+
+
+def test_shards_that_are_set_aside_are_events(jobs: Jobs) -> None:  # noqa: F811
+    (jobs.folder / "train.py").write_text(FAILS)
+    (jobs.folder / "takes.py").write_text(HOLDER)
+    name = jobs.submit(JOB.format(python=sys.executable))
+    jobs.run("wait", name)
+    assert "@" in jobs.run("logs", "--job", name)
+    said = [e["text"] for e in jobs.events(name) if "set aside" in e["text"]]
+    assert len(said) == 2, jobs.texts(name)
+    assert said[0].startswith(
+        "shards train: 0 to 9 of epoch 0 are set aside (failures: 0"
+    )
+    assert "workers: 1): the worker that had it has died" in said[0]
+    assert said[1].startswith(
+        "shards train: 20 to 29 of epoch 0 are set aside (failures: 2"
+    )
+    assert "record 23 is torn" in said[1]

@@ -187,6 +187,20 @@ void ms_hosted_note(struct ms_hosted *job,
     ms_hosted_say(job, &said);
 }
 
+void ms_jobs_note(struct ms_jobs *j, uint64_t id, const char *fmt, ...)
+{
+    struct ms_hosted *job = j ? ms_hosted_find_id(j, id) : NULL;
+    char text[MS_ERROR_TEXT_MAX];
+    va_list ap;
+
+    if (!job)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ms_hosted_note(job, MS_JOB_WARNING, "%s", text);
+}
+
 /* ---- events ------------------------------------------------------------------------ */
 
 static void set_wake(struct ms_hosted *job)

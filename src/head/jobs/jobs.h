@@ -53,6 +53,9 @@ bool ms_jobs_lend(const struct ms_jobs *j, const char *node);
 uint64_t ms_jobs_find_of(const struct ms_jobs *j, const Muster__DriverContext *context);
 /* There is a job with this id, and it is not over. */
 bool ms_jobs_has(const struct ms_jobs *j, uint64_t id);
+/* A warning among the events of the job with this id; without such a job nothing. */
+void ms_jobs_note(struct ms_jobs *j, uint64_t id, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The head ends: from now on nothing that happens is an event of a job. */
 void ms_jobs_quit(struct ms_jobs *j);
 /* After that: machines of jobs are given back; the jobs stay in the journal. True when

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_MAX = 16 }; /* failed shards in a status */
-
 /* ---- one of them ----------------------------------------------------------------- */
 
 struct ms_head_shards *ms_head_shards_find(const struct ms_head *h, const char *name)
@@ -75,7 +73,7 @@ static uint64_t owner_of(const struct ms_head_op *op)
 
 static bool add_failed(Muster__ShardsStatus *m, const struct ms_shard_queue *q)
 {
-    for (size_t i = 0; i < q->failed.count && i < TOLD_MAX; i++) {
+    for (size_t i = 0; i < q->failed.count && i < MS_SHARDS_TOLD_MAX; i++) {
         const struct ms_shard *shard = &q->failed.at[i];
         struct ms_shard_range range = ms_shard_queue_range(q, shard->position);
         Muster__FailedShard f = MUSTER__FAILED_SHARD__INIT;
@@ -226,10 +224,12 @@ int ms_head_shards_end_run(struct ms_head_op *op)
     const Muster__EndShard *asked = op->request->end_shard;
     struct ms_head_shards *s = find_named(op, asked->name);
     uint64_t owner = owner_of(op);
+    size_t known;
     int rc = 0;
 
     if (!s)
         return -ENOENT;
+    known = s->q.failed.count;
     switch (asked->how) {
     case MUSTER__SHARD_END__SHARD_DONE:
         rc = ms_shard_queue_done(&s->q, asked->lease, owner);
@@ -245,6 +245,7 @@ int ms_head_shards_end_run(struct ms_head_op *op)
     }
     if (rc > 0)
         keep(s, op->head->persist.journal);
+    ms_head_shards_note(s, known);
     answer(op, s, false, rc > 0);
     if (rc > 0)
         ms_head_op_retry_all(&s->takes);
@@ -390,9 +391,14 @@ int ms_head_shards_change_run(struct ms_head_op *op)
 
 void ms_head_shards_lose(struct ms_head *h, uint64_t owner)
 {
-    ms_list_each (s, &h->shards, struct ms_head_shards, link)
-        if (ms_shard_queue_drop(&s->q, owner) > 0)
-            ms_head_shards_changed(s);
+    ms_list_each (s, &h->shards, struct ms_head_shards, link) {
+        size_t known = s->q.failed.count;
+
+        if (ms_shard_queue_drop(&s->q, owner) == 0)
+            continue;
+        ms_head_shards_changed(s);
+        ms_head_shards_note(s, known);
+    }
 }
 
 void ms_head_shards_driver_gone(struct ms_head *h, uint64_t driver)
@@ -460,10 +466,14 @@ static bool is_known(const struct ms_head *h, uint64_t owner)
 
 static bool lose_one(struct ms_head_shards *s)
 {
-    for (size_t i = 0; i < s->q.doing.count; i++)
+    size_t known = s->q.failed.count;
+    bool is_lost = false;
+
+    for (size_t i = 0; i < s->q.doing.count && !is_lost; i++)
         if (!is_known(s->head, s->q.doing.at[i].owner))
-            return ms_shard_queue_drop(&s->q, s->q.doing.at[i].owner) > 0;
-    return false;
+            is_lost = ms_shard_queue_drop(&s->q, s->q.doing.at[i].owner) > 0;
+    ms_head_shards_note(s, known);
+    return is_lost;
 }
 
 /* Whoever has not come back has died. */

@@ -9,6 +9,9 @@
 
 #include <stdbool.h>
 
+#define MS_SHARDS_TOLD_MAX                                                             \
+    ((size_t)16) /* failed shards in one status, or one event each */
+
 struct ms_head_op;
 
 struct ms_head_shards {
@@ -25,6 +28,8 @@ struct ms_head_shards {
 struct ms_head_shards *ms_head_shards_find(const struct ms_head *h, const char *name);
 /* Its `q` is the caller's to set. NULL: out of memory, or there are too many. */
 struct ms_head_shards *ms_head_shards_create(struct ms_head *h, const char *name);
+/* The job of the queue is told of shards that were set aside since there were `known`. */
+void ms_head_shards_note(const struct ms_head_shards *s, size_t known);
 /* It is kept, and who waits may find something. */
 void ms_head_shards_changed(struct ms_head_shards *s);
 /* With whom queues go that the asker opens: its job, or its driver. `is_detached`: they stay
