@@ -95,6 +95,23 @@ def test_a_worker_that_was_stopped(jobs: Jobs) -> None:  # noqa: F811
     assert after["stuck.bad/0"] == before["stuck.bad/0"]
     texts = jobs.texts("stuck")
     assert "it is stopped, by a signal" in texts, texts
+    assert "(sh): stopped by a signal" in texts, texts
+    jobs.run("stop", "job", "stuck")
+    jobs.run("wait", "stuck", code=143)
+
+
+def test_a_command_whose_child_stands_still(jobs: Jobs) -> None:  # noqa: F811
+    """Nobody can ask it: the kernel says of all its processes where they wait."""
+    jobs.submit(
+        'name: stuck\nroles:\n  bad: {command: [sh, -c, "sleep 1000; :"], hang: 3}\n'
+    )
+    until(lambda: "bad/0 ended: hang" in jobs.texts("stuck"))
+    [said] = [e["text"] for e in jobs.events("stuck") if "no stack" in e["text"]][:1]
+    first, *rest = said.splitlines()
+    assert first.endswith("no stack, it is a command"), said
+    assert any(line.endswith("sh -c sleep 1000; :") for line in rest), said
+    assert any(line.endswith(": sleep 1000") for line in rest), said
+    assert sum("): sleeping" in line for line in rest) == 2, said
     jobs.run("stop", "job", "stuck")
     jobs.run("wait", "stuck", code=143)
 
@@ -121,5 +138,6 @@ def test_a_driver_that_stands_still(jobs: Jobs) -> None:  # noqa: F811
     texts = jobs.texts("stuck")
     assert "the driver and all workers show no sign of work for 5 s" in texts, texts
     assert "driver/0, process" in texts, texts
+    assert f": {sys.executable} train.py\n" in texts, texts
     assert "the driver ended: hang" in texts, texts
     assert jobs.get("stuck")["attempt"] >= 2, texts

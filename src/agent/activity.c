@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/proto.h"
 #include "io/proc.h"
+#include "io/proc_tree.h"
 #include "store/server/server.h"
 
 #include <errno.h>
@@ -79,6 +80,18 @@ static Muster__Doing doing_of(const struct ms_worker *w, bool is_stopped)
     return w->is_command ? MUSTER__DOING__DOING_UNKNOWN : MUSTER__DOING__DOING_STARTING;
 }
 
+/* Of one that has shown no stack itself: a command, or one that does not answer. */
+static void add_processes(const struct ms_worker *w, Muster__Activity *a)
+{
+    char *text = ms_proc_tree(w->pid);
+
+    a->stack =
+        text ? (Muster__Stack *)ms_proto_create(&muster__stack__descriptor) : NULL;
+    if (a->stack)
+        ms_proto_set_text(&a->stack->processes, text);
+    free(text);
+}
+
 /* Its answer, or what is known without one; NULL: out of memory, or it has ended. */
 static Muster__Activity *describe(struct ms_worker *w)
 {
@@ -100,6 +113,8 @@ static Muster__Activity *describe(struct ms_worker *w)
     a->uid = w->uid;
     a->memory = look.memory;
     a->cpu_ns = look.cpu_ns;
+    if (!a->stack && is_stack_wanted(w))
+        add_processes(w, a);
     a->has_device_memory = ms_device_memory_sum(&w->agent->activities.devices,
                                                 w->spec->devices,
                                                 w->spec->n_devices,

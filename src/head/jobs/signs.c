@@ -327,7 +327,7 @@ void ms_signs_finish(struct ms_hosted *job)
 
 /* ---- stacks ------------------------------------------------------------------------ */
 
-/* Why there is none. */
+/* Why it has shown none itself. */
 static const char *no_stack(const Muster__Activity *a)
 {
     if (!a)
@@ -336,7 +336,7 @@ static const char *no_stack(const Muster__Activity *a)
     case MUSTER__DOING__DOING_STOPPED:
         return "it is stopped, by a signal or a debugger";
     case MUSTER__DOING__DOING_UNKNOWN:
-        return "a command that is no worker shows none";
+        return "it is a command";
     default:
         return "it does not answer";
     }
@@ -373,12 +373,14 @@ say_stack(struct ms_hosted *job, uint32_t role, const Muster__WorkerStatus *w)
                   w->node,
                   a && a->method[0] ? ", in " : "",
                   a ? a->method : "");
-    if (a && a->stack) {
+    if (a && a->stack && a->stack->native[0]) {
         if (a->stack->python[0])
             add_text(&text, a->stack->python);
         add_text(&text, a->stack->native);
     } else {
         ms_buf_printf(&text, ": no stack, %s", no_stack(a));
+        if (a && a->stack)
+            add_text(&text, a->stack->processes);
     }
     said.text = ms_buf_str(&text);
     ms_hosted_say(job, &said);
