@@ -54,6 +54,7 @@ def ask(conn):
 
 
 def work(meeting, world):
+    world.barrier("begin", timeout=60)
     conns = serve(world) if world.rank == 0 else connect(world)
     while not meeting.should_rejoin():
         total = add(world, conns, 1)
@@ -75,7 +76,7 @@ if __name__ == "__main__":
         world = meeting.join()
         try:
             work(meeting, world)
-        except OSError as e:
+        except (OSError, muster.ClusterError) as e:
             print("again:", e, flush=True)
             meeting.should_rejoin(wait=20)
 """

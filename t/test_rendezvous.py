@@ -70,6 +70,44 @@ def test_a_world(session: None) -> None:
     assert {(world.round, world.size) for world in worlds} == {(1, 3)}
 
 
+def test_a_barrier_of_a_world(session: None) -> None:
+    """Nobody passes before all have come, time after time; what is behind them goes."""
+    worlds = [member.end() for member in members("b", 3)]
+    came: list[int] = []
+    rounds = 20
+
+    def meet(world: Any) -> None:
+        for turn in range(rounds):
+            came.append(turn)
+            world.barrier(timeout=WAIT_S)
+            assert came.count(turn) == 3
+
+    threads = [threading.Thread(target=meet, args=(world,)) for world in worlds[1:]]
+    for thread in threads:
+        thread.start()
+    meet(worlds[0])
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert len(came) == 3 * rounds
+    assert len(kv.keys("rendezvous/b/1/barrier/")) <= 2 * 3
+    with pytest.raises(muster.DeadlineExceeded, match="rank 1, 2 did not come within"):
+        worlds[0].barrier("other", timeout=0.1)
+    late = [threading.Thread(target=world.barrier, args=("other",)) for world in worlds]
+    for thread in late:  # the one that gave up comes again
+        thread.start()
+    for thread in late:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+def test_a_barrier_whose_member_goes(session: None) -> None:
+    three = members("g", 3)
+    worlds = [member.end() for member in three]
+    three[2].leave()
+    with pytest.raises(muster.ClusterError, match="1 of its members has gone"):
+        worlds[0].barrier(timeout=WAIT_S)
+
+
 def test_never_below_min_and_whole_units(session: None) -> None:
     """min=3, unit=2 cannot be; with 2:4 in units of 2 the third waits for a fourth."""
     with pytest.raises(muster.MusterError, match="multiples of the unit"):

@@ -18,9 +18,10 @@ import os
 import socket
 from collections import namedtuple
 from errno import ECANCELED, ETIMEDOUT
+from time import monotonic
 
-from muster import _core, api
-from muster.errors import DeadlineExceeded, MusterError, RendezvousClosed
+from muster import _core, api, kv
+from muster.errors import ClusterError, DeadlineExceeded, MusterError, RendezvousClosed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 LAST_CALL_S = 30.0
 JOIN_S = 600.0
 POLL_S = 60.0  # one question; it is asked again
+BARRIER_LOOK_S = 1.0  # until who waits at a barrier notices that a member has gone
+SHOWN_MAX = 8  # ranks in one error
 
 
 class World(namedtuple("World", "round rank keys members prefix")):
@@ -39,6 +42,39 @@ class World(namedtuple("World", "round rank keys members prefix")):
     @property
     def size(self) -> int:
         return len(self.members)
+
+    def barrier(self, name: str = "", *, timeout: float | None = None) -> None:
+        """Wait until every member of this world is at the barrier of this name, as often as
+        this member was. DeadlineExceeded names the ranks that have not come in time, and may
+        be tried again; ClusterError: a member has gone, or others have met again, so that
+        nobody will come. timeout: None is two hours."""
+        passed: dict[str, int] = self.__dict__.setdefault("_passed", {})
+        turn = passed.get(name, 0)
+        here = f"{self.prefix}/barrier/{name}/{turn}"
+        keys = [f"{here}/{rank}" for rank in range(self.size)]
+        kv.put(keys[self.rank], b"", owner="none")
+        deadline = monotonic() + (_core.WAIT_S if timeout is None else timeout)
+        while not kv.wait(keys, max(0.0, min(BARRIER_LOOK_S, deadline - monotonic()))):
+            self._check_whole(name)
+            if monotonic() >= deadline:
+                came = set(kv.keys(f"{here}/"))
+                late = [rank for rank in range(self.size) if keys[rank] not in came]
+                raise DeadlineExceeded(
+                    f"barrier {name!r} of {self.prefix}: rank {_some(late)} did not come "
+                    f"within {timeout} s"
+                )
+        passed[name] = turn + 1
+        if turn:  # all that are here have passed the one before
+            kv.delete(f"{self.prefix}/barrier/{name}/{turn - 1}/{self.rank}")
+
+    def _check_whole(self, barrier: str) -> None:
+        name = self.prefix.split("/", 1)[1].rpartition("/")[0]
+        now = _ask("rendezvous", {"name": name})
+        if now["round"] != self.round or now["lost"] or now["closed"]:
+            what = f"{now['lost']} of its members" if now["lost"] else "this world"
+            raise ClusterError(
+                f"barrier {barrier!r} of {self.prefix}: {what} has gone: join again"
+            )
 
 
 class Rendezvous:
@@ -168,6 +204,15 @@ def _own_rank() -> tuple[str, int] | None:
     cluster = host.cluster if host is not None else role.name if role else None
     rank = os.environ.get("RANK", "0")
     return (cluster, int(rank)) if cluster and rank.isdecimal() else None
+
+
+def _some(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:SHOWN_MAX]))
+    return (
+        shown
+        if len(ranks) <= SHOWN_MAX
+        else f"{shown} and {len(ranks) - SHOWN_MAX} more"
+    )
 
 
 def _process_key() -> str:
