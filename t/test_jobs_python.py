@@ -57,6 +57,44 @@ def test_a_job_by_python(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:  
     until(lambda: muster.jobs.jobs() == [])
 
 
+def test_logs_checks_and_reasons_by_python(
+    jobs: Jobs,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("MUSTER_HOME", MARK):
+        monkeypatch.setenv(name, jobs.home.env[name])
+    for name in ("MUSTER_ADDRESS", "MUSTER_SECRET_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(jobs.folder)
+    jobs.write(JOB.replace('[sh, -c, "', '[sh, -c, "echo one; echo two; '))
+    assert muster.jobs.check("job.yaml")["name"] == "py"
+    with pytest.raises(MusterError, match="on sim: it has no role with"):
+        muster.jobs.check("job.yaml", on="sim")
+    job = muster.jobs.submit("job.yaml")
+    until(lambda: len(list(job.logs())) == 2)
+    assert [(e["cluster"], e["line"]) for e in job.logs(lines=1)] == [
+        ("py.driver", "two")
+    ]
+    assert [e["line"] for e in job.logs(grep="on.")] == ["one"]
+    follow = job.logs(follow=True)
+    assert [next(follow)["line"] for _ in range(2)] == ["one", "two"]
+    job.suspend("the cooling is off")
+    until(lambda: job.status()["stage"] == "suspended")
+    job.resume()
+    until(lambda: job.status()["driver_runs"])
+    assert [next(follow)["line"] for _ in range(2)] == ["one", "two"]
+    said = jobs.run("stop", "job", "py", "--reason", "enough of it")
+    assert "job 'py' is" in said
+    job.wait(timeout=60)
+    assert list(follow) == []
+    texts = jobs.texts("py")
+    assert "the cooling is off" in texts and "enough of it" in texts, texts
+    with pytest.raises(MusterError, match="there is no job 'pi'; did you mean"):
+        list(muster.jobs.Job("pi").logs())
+    said = jobs.run("stop", "cluster", "x", "--reason", "y", code=2)
+    assert "--reason belongs to `stop job`" in said
+
+
 def test_a_job_whose_head_is_elsewhere(
     jobs: Jobs,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,

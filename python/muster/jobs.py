@@ -16,7 +16,7 @@ from muster import _core
 from muster._session.programs import find_executable
 from muster.errors import MusterError
 
-__all__ = ["Job", "get", "jobs", "submit"]
+__all__ = ["Job", "check", "get", "jobs", "submit"]
 
 _ANSWER_S = 20.0
 _WAIT_S = 1.0  # of one question: Ctrl-C is seen after it
@@ -65,6 +65,36 @@ class Job:
             if found["events"]:
                 after = found["events"][-1]["number"]
 
+    def logs(
+        self,
+        follow: bool = False,
+        *,
+        lines: int | None = None,
+        since: str | None = None,
+        grep: str | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """What its roles and driver have printed, a line each ("cluster", "rank", "line" and
+        more); with `follow` also what they print until its end. The last `lines` of each;
+        `since` as "10m"; `grep`: those with a match of this expression."""
+        command = [find_executable(), "logs", "--job", self.name, "--json"]
+        command += ["--follow"] if follow else []
+        for option, value in (("lines", lines), ("since", since), ("grep", grep)):
+            command += [] if value is None else [f"--{option}={value}"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as program:
+            assert program.stdout is not None and program.stderr is not None
+            try:
+                for text in program.stdout:
+                    if text == "{\n":  # not a line of a log, but an error over several
+                        said = json.loads(text + program.stdout.read())
+                        raise MusterError(said["error"]["message"])
+                    yield json.loads(text)
+                if program.wait():
+                    raise MusterError(program.stderr.read().strip())
+            finally:
+                program.kill()
+
     def scale(self, role: str, count: int) -> None:
         _ask("scale_job", name=self.name, role=role, count=count)
 
@@ -73,14 +103,15 @@ class Job:
         fields = {} if rank is None else {"one_rank": True, "rank": rank}
         _ask("restart_job", name=self.name, role=role or "", **fields)
 
-    def suspend(self) -> None:
-        _ask("suspend_job", name=self.name)
+    def suspend(self, reason: str = "") -> None:
+        """The reason stands in the events."""
+        _ask("suspend_job", name=self.name, reason=reason)
 
     def resume(self) -> None:
         _ask("resume_job", name=self.name)
 
-    def stop(self) -> None:
-        _ask("stop_job", name=self.name)
+    def stop(self, reason: str = "") -> None:
+        _ask("stop_job", name=self.name, reason=reason)
 
     def delete(self) -> None:
         """End it if it runs, and forget it."""
@@ -96,22 +127,31 @@ def submit(
 ) -> Job:
     """Have a job hosted; it runs in this folder, with this environment. `on="ray"` with the
     address of Ray's dashboard: on that cluster, where its head lives too."""
-    command = [find_executable(), "submit", os.fspath(file), "--json"]
-    for option, value in (("--name", name), ("--on", on), ("--address", address)):
-        command += [option, value] if value else []
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return Job(_run("submit", file, name=name, on=on, address=address)["name"])
+
+
+def check(
+    file: str | os.PathLike[str], name: str | None = None, *, on: str | None = None
+) -> dict[str, Any]:
+    """What `muster check --json` says of a file that is right, and whose roles fit on its
+    nodes; else MusterError with what is wrong, and where. No head is asked."""
+    return _run("check", file, name=name, on=on)
+
+
+def _run(
+    verb: str, file: str | os.PathLike[str], **options: str | None
+) -> dict[str, Any]:
+    command = [find_executable(), verb, os.fspath(file), "--json"]
+    for option, value in options.items():
+        command += [f"--{option}", value] if value else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        said = json.loads(done.stdout)
+        said: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise MusterError(done.stderr.strip() or "muster submit failed") from None
+        raise MusterError(done.stderr.strip() or f"muster {verb} failed") from None
     if done.returncode:
         raise MusterError(said["error"]["message"])
-    return Job(said["name"])
+    return said
 
 
 def get(name: str) -> Job:

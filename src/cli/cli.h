@@ -42,6 +42,7 @@ enum ms_opt {
     MS_OPT_TIMESTAMPS,
     MS_OPT_AGENT,
     MS_OPT_JOB,
+    MS_OPT_REASON,
     MS_OPT_ALL,
     MS_OPT_YES,
     MS_OPT_GRACE,

@@ -191,6 +191,8 @@ enum ms_exit ms_cmd_stop(const struct ms_cli *cli)
 
     if (cli->operand_count == 2 && strcmp(cli->operands[0], "job") == 0)
         return ms_jobs_stop(cli, cli->operands[1]);
+    if (ms_cli_has(cli, MS_OPT_REASON))
+        return ms_out_fail(cli, MS_EXIT_USAGE, "--reason belongs to `stop job`");
     code = parse(&j);
 
     if (!code)

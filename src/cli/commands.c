@@ -168,7 +168,7 @@ const struct ms_cli_command ms_cli_commands[] = {
                 "own is not ended. Asks first if it runs on a terminal. When\nit "
                 "returns, the processes are gone.",
         .example = "muster stop cluster actor\nmuster stop session --yes",
-        .options = OPT(ALL) | OPT(YES) | OPT(GRACE) | ASK,
+        .options = OPT(ALL) | OPT(YES) | OPT(GRACE) | OPT(REASON) | ASK,
         .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_stop,
     },
@@ -225,7 +225,7 @@ const struct ms_cli_command ms_cli_commands[] = {
                 "the nearest key that\nthere is. Nothing is started. doc/jobs.md has "
                 "all keys.",
         .example = "muster check job.yaml",
-        .options = OPT(JSON),
+        .options = OPT(NAME) | OPT(ON) | OPT(JSON),
         .exits = 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_check,
     },
@@ -281,7 +281,7 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 1,
         .summary =
             "end a job's processes and give its machines back, until it is resumed",
-        .options = ASK,
+        .options = OPT(REASON) | ASK,
         .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_suspend,
     },

@@ -1,5 +1,6 @@
 /* change.c - `suspend`, `resume`, `scale`, `restart`, `stop job` and `delete` */
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
 #include "cli/selector.h"
@@ -39,7 +40,8 @@ static enum ms_exit change_named(const struct ms_cli *cli,
 {
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
 
-    want.name = (char *)(uintptr_t)name;
+    want.name = ms_field_text(name);
+    want.reason = ms_field_text(cli->values[MS_OPT_REASON]);
     return change(cli, name, what, &want.base);
 }
 
