@@ -35,6 +35,7 @@ struct ms_journal {
     sqlite3_stmt *prepared[STATEMENTS];
     bool is_rewriting;
     bool has_lost; /* a change could not be written */
+    uint32_t first_lasting;
     const struct ms_journal_ops *ops;
     void *arg;
 };
@@ -256,16 +257,31 @@ int ms_journal_commit(struct ms_journal *d, int rc, struct ms_error *err)
     return rc;
 }
 
-/* All or nothing. */
-static void rewrite(struct ms_journal *d)
+static int forget(struct ms_journal *d)
+{
+    char text[80];
+
+    snprintf(
+        text, sizeof text, "DELETE FROM record WHERE space < %u", d->first_lasting);
+    return execute(d, text);
+}
+
+/* All that the owner has and nothing else: what was lost may be a deletion. The change comes
+ * behind it, since the owner may not have made it yet. All or nothing. */
+static void rewrite(struct ms_journal *d,
+                    uint32_t space,
+                    const char *key,
+                    const uint8_t *data,
+                    size_t len)
 {
     if (execute(d, "BEGIN IMMEDIATE"))
         return;
-    d->has_lost = false;
+    d->has_lost = forget(d) != SQLITE_OK;
     d->is_rewriting = true;
     d->ops->on_rewrite(d->arg, d);
     d->is_rewriting = false;
-    if (d->has_lost || execute(d, "COMMIT")) {
+    if (d->has_lost || change(d, space, key, data, len) != SQLITE_DONE ||
+        execute(d, "COMMIT")) {
         d->has_lost = true;
         execute(d, "ROLLBACK");
     }
@@ -282,7 +298,7 @@ void ms_journal_put(struct ms_journal *d,
     if (change(d, space, key, data, len) != SQLITE_DONE)
         d->has_lost = true;
     else if (d->has_lost && !d->is_rewriting)
-        rewrite(d);
+        rewrite(d, space, key, data, len);
 }
 
 void ms_journal_delete(struct ms_journal *d, uint32_t space, const char *key)
@@ -350,14 +366,6 @@ static int set_up(struct ms_journal *d, struct ms_error *err)
     if (!rc)
         rc = execute(d, "PRAGMA synchronous = NORMAL");
     return fail(d, rc, "open", err);
-}
-
-static int forget(struct ms_journal *d, uint32_t first_lasting, struct ms_error *err)
-{
-    char text[80];
-
-    snprintf(text, sizeof text, "DELETE FROM record WHERE space < %u", first_lasting);
-    return fail(d, execute(d, text), "write", err);
 }
 
 static int read_all(struct ms_journal *d, struct ms_error *err)
@@ -462,10 +470,11 @@ int ms_journal_open(struct ms_journal **out,
     d->lib = lib;
     d->ops = ops;
     d->arg = arg;
+    d->first_lasting = first_lasting;
     snprintf(d->path, sizeof d->path, "%s/%s", dir, name);
     rc = open_file(d, err);
     if (rc == 0 && !is_kept)
-        rc = forget(d, first_lasting, err);
+        rc = fail(d, forget(d), "write", err);
     if (rc == 0)
         rc = read_all(d, err);
     if (rc < 0) {

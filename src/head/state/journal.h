@@ -9,8 +9,9 @@
  * open (-EBUSY); the disk is full (-ENOSPC) or cannot be written (-EROFS, -EACCES).
  *
  * There are two ways to write. ms_journal_write says whether it worked: for what must not be
- * begun otherwise. ms_journal_put does not: what it loses is written anew by the owner
- * (on_rewrite) with the next change that works.
+ * begun otherwise. ms_journal_put does not: with the next change that works all records of the
+ * spaces that do not last (ms_journal_open) are deleted, and written anew by the owner
+ * (on_rewrite).
  */
 #ifndef MS_HEAD_STATE_JOURNAL_H
 #define MS_HEAD_STATE_JOURNAL_H
@@ -27,7 +28,7 @@ struct ms_journal_ops {
     /* While it is opened: what was kept, by space and key in order. Borrowed. */
     void (*on_record)(
         void *arg, uint32_t space, const char *key, const uint8_t *data, size_t len);
-    /* Write all that is written with ms_journal_put: some of it was lost. */
+    /* Write all that is written with ms_journal_put: some of it was lost, or a deletion. */
     void (*on_rewrite)(void *arg, struct ms_journal *d);
 };
 
@@ -73,7 +74,7 @@ int ms_journal_read(
 int ms_journal_begin(struct ms_journal *d, struct ms_error *err);
 int ms_journal_commit(struct ms_journal *d, int rc, struct ms_error *err);
 
-/* `d` may be NULL: nothing is kept. */
+/* Of a space that does not last. `d` may be NULL: nothing is kept. */
 void ms_journal_put(struct ms_journal *d,
                     uint32_t space,
                     const char *key,

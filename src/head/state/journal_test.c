@@ -249,6 +249,55 @@ static void count_record(void *arg, const char *key, const uint8_t *data, size_t
     strcat(arg, " ");
 }
 
+/* No file can grow; the limits before. */
+static struct rlimit fill_disk(void)
+{
+    struct rlimit before, full;
+    struct stat st;
+    char path[80];
+
+    snprintf(path, sizeof path, "%s-wal", rig.path);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    full = (struct rlimit){(rlim_t)st.st_size, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
+    return before;
+}
+
+/* What was deleted meanwhile goes too, and what is not the owner's stays. */
+static void test_a_deletion_that_cannot_be_written(void **state)
+{
+    struct rlimit before;
+    char seen[16] = "";
+
+    (void)state;
+    put(0, "goes");
+    put(1, "stays");
+    assert_int_equal(
+        ms_journal_write(rig.d, 100, "lasts", (const uint8_t *)"x", 1, NULL), 0);
+    before = fill_disk();
+    set(0, NULL, 0);
+    ms_journal_delete(rig.d, 7, "0"); /* lost */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    /* its owner may have it a moment later */
+    ms_journal_put(rig.d, 7, "2", (const uint8_t *)"new", 3);
+    assert_int_equal(rig.rewrites, 1);
+    assert_int_equal(ms_journal_read(rig.d, 100, "", count_record, seen, NULL), 0);
+    assert_string_equal(seen, "lasts ");
+    assert_int_equal(ms_journal_drop(rig.d, 100, "", NULL, NULL), 0);
+    reopen(true);
+    assert_null(rig.values[0]);
+    assert_string_equal(rig.values[1], "stays");
+    assert_string_equal(rig.values[2], "new");
+    before = fill_disk();
+    put(3, "lost");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ms_journal_delete(rig.d, 7, "3"); /* before its owner has forgotten it */
+    reopen(true);
+    assert_null(rig.values[3]);
+}
+
 /* For each of a space it reads what another space has of it. */
 static void read_more(void *arg, const char *key, const uint8_t *data, size_t len)
 {
@@ -322,6 +371,8 @@ int main(void)
             test_a_newer_version_is_not_touched, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_controllers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_deletion_that_cannot_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ranges, setup, teardown),
         cmocka_unit_test_setup_teardown(test_all_or_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reading_while_reading, setup, teardown),
