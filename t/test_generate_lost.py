@@ -40,3 +40,18 @@ def test_what_waits_ends_with_close(cluster: Make) -> None:
     sched.close()
     with pytest.raises(MusterError, match="closed"):
         sched.restored(0, timeout=5)
+
+
+def test_a_drained_replica_and_a_smaller_cluster(cluster: Make) -> None:
+    c = cluster(Engine, 3)
+    with Scheduler(c) as sched:
+        sched.drain([2])
+        sched.resize(2)
+        assert len(c) == 2
+        sched.drain([0])
+        c.replace(1)
+        sched.restored(1)  # the first of two: the other one is drained
+        check(sched.submit([1], n=2, max_new_tokens=10).result(WAIT_S), 10, 2)
+        c.resize(1)  # and the one that is left is drained
+        sched.undrain([0])
+        check(sched.submit([1], n=2, max_new_tokens=10).result(WAIT_S), 10, 2)

@@ -1,6 +1,7 @@
 /* batches.c - groups that are over are handed out: in batches, one by one, or to be judged */
 #include "rollout/rollout_impl.h"
 
+#include <assert.h>
 #include <errno.h>
 
 /* ---- batches ----------------------------------------------------------------------- */
@@ -32,6 +33,7 @@ static int begin_batch(struct ms_rollout *r, uint32_t groups)
 
     if (rc < 0 || groups == 0)
         return rc < 0 ? rc : -EINVAL;
+    ms_rollout_step(r, NULL); /* what waits may drop some */
     if (ms_scheduler_stats(r->core).ready < groups)
         return -EAGAIN;
     r->last_batch++;
@@ -42,6 +44,7 @@ int ms_rollout_pull(struct ms_rollout *r,
                     uint32_t groups,
                     struct ms_rollout_group **out)
 {
+    uint32_t n = 0;
     int rc;
     MS_ROLLOUT_ENTER(r, -ECHILD);
 
@@ -50,7 +53,8 @@ int ms_rollout_pull(struct ms_rollout *r,
         return rc;
     ms_list_each (g, &r->leased, struct group, link)
         if (g->batch == r->last_batch)
-            *out++ = ms_rollout_group_take(r, g);
+            out[n++] = ms_rollout_group_take(r, g);
+    assert(n == groups);
     return report(r, MS_CONSUMED, r->last_batch);
 }
 

@@ -115,10 +115,10 @@ int ms_rollout_add(struct ms_rollout *r,
     if (r->is_updating || rep->version != r->version) { /* it has missed it */
         rep->state = MS_ROLLOUT_WAITING;
         ms_rollout_news(r);
-        return 0;
+    } else {
+        ms_rollout_replica_up(r, rep);
     }
-    ms_rollout_replica_up(r, rep);
-    return ms_rollout_step(r, NULL);
+    return ms_rollout_step(r, NULL); /* also that what had its place has ended */
 }
 
 /* ---- down -------------------------------------------------------------------------- */

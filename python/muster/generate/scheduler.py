@@ -9,6 +9,7 @@ import threading
 import weakref
 from array import array
 from collections import deque
+from contextlib import suppress
 from functools import partial, wraps
 from itertools import groupby
 from time import monotonic
@@ -156,7 +157,7 @@ class Scheduler:
             return
         while self._count > wanted:
             self._count -= 1
-            self._core.drain(self._count)
+            self._let_go(self._count)
         added = [self._add(number) for number in range(wanted)]
         self._followed = peers if all(added) else None
 
@@ -178,7 +179,7 @@ class Scheduler:
         with self._lock:
             going = list(range(replicas, self._count))
             for number in going:
-                self._core.drain(number)
+                self._let_go(number)
             self._count = min(self._count, replicas)
         for number in going:
             self._until(
@@ -215,6 +216,10 @@ class Scheduler:
                 if number < self._count and not self._core.has(number):
                     peer = self._cluster._peers[self._rank(number)]
                     self._core.add(number, peer, self._slots, self._kv_tokens)
+
+    def _let_go(self, replica: int) -> None:
+        with suppress(LookupError):  # `drain` was asked for
+            self._core.drain(replica)
 
     def _is_gone(self, replica: int) -> bool | None:
         return None if self._core.has(replica) else True
@@ -460,6 +465,9 @@ class Scheduler:
         with self._lock:
             found = self._listeners.get(id(loop))
             if found is None or found.loop is not loop:
+                for key, one in list(self._listeners.items()):
+                    if one.loop.is_closed():  # one of an `asyncio.run` that is over
+                        self._listeners.pop(key).close()
                 found = self._listeners[id(loop)] = _Listener(self._core, loop)
             return found
 
@@ -499,13 +507,11 @@ class Scheduler:
         replica = rank // self._stride
 
         def restore() -> bool | None:
-            state = [one["state"] for one in self.stats()["replicas"]][replica]
-            if state == "up":
+            state = {one["replica"]: one["state"] for one in self.stats()["replicas"]}
+            if state.get(replica) == "waits for weights":
+                self._core.restored(replica)
                 return True
-            if state != "waits for weights":
-                return None
-            self._core.restored(replica)
-            return True
+            return True if state.get(replica) == "up" else None
 
         self._until(restore, timeout, f"rank {rank} was not found again")
 
@@ -595,12 +601,23 @@ class _Listener:
                 waiter.set_result(None)
 
     def close(self) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._end, self._fd)
-        self._core.unlisten(self._fd)
+        """The loop forgets the descriptor before it is closed: its number may be another
+        file's at once."""
+        try:
+            is_own = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            is_own = False
+        if is_own:
+            self._end()
+            return
+        try:
+            self.loop.call_soon_threadsafe(self._end)
+        except RuntimeError:  # it is closed
+            self._core.unlisten(self._fd)
 
-    def _end(self, fd: int) -> None:
-        self.loop.remove_reader(fd)
+    def _end(self) -> None:
+        self.loop.remove_reader(self._fd)
+        self._core.unlisten(self._fd)
         self._wake()
 
 
