@@ -1,10 +1,13 @@
 """Machines of a job: an orchestrator that cannot be asked, room for less than all."""
 
+import contextlib
 import os
+import shutil
 import signal
+import subprocess
 from typing import Any
 
-from cli_rig import home  # noqa: F401
+from cli_rig import CLI, home  # noqa: F401
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 
 
@@ -66,3 +69,30 @@ def test_more_than_there_is_room_for(jobs: Jobs) -> None:  # noqa: F811
     until(lambda: role(jobs, "big", "a")["running"] == 2)
     assert "there is some for 2 more" in jobs.texts("big")
     jobs.run("delete", "big")
+
+
+def test_a_node_that_cannot_be_had_again(jobs: Jobs) -> None:  # noqa: F811
+    program = jobs.folder / "muster"
+    shutil.copy2(CLI, program)  # the agents are of it, too
+    jobs.write(
+        'name: lack\nnodes: [{name: "n[0-1]", cpus: 1}]\n'
+        'roles: {a: {command: [sleep, "1000"], num_cpus: 1, world_size: "1:2", '
+        "restart: rank}}\n"
+    )
+    command = [str(program), "submit", "job.yaml"]
+    subprocess.run(command, env=jobs.home.env, cwd=jobs.folder, check=True)
+    until(lambda: role(jobs, "lack", "a")["running"] == 2)
+    program.rename(jobs.folder / "away")
+    for pid in jobs.agents("lack.n1"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: "its machines: " in jobs.texts("lack"))
+    said = [e["text"] for e in jobs.events("lack") if "its machines: " in e["text"]]
+    assert "agent" in said[0] or "No such file" in said[0], said
+    (jobs.folder / "away").rename(program)
+    until(lambda: role(jobs, "lack", "a")["running"] == 2)
+    assert "node n1 is there again" in jobs.texts("lack")
+    jobs.run("suspend", "lack")  # and nothing is asked for any more
+    jobs.wait_stage("lack", "suspended")
+    assert jobs.agents("lack.n0") == jobs.agents("lack.n1") == []
+    jobs.run("delete", "lack")

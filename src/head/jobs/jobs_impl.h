@@ -15,11 +15,12 @@
 #include <limits.h>
 
 #define MS_JOBS_MAX          ((size_t)1024)
-#define MS_JOB_TEXT_FILE_MAX ((size_t)1 << 20) /* of a file that is submitted */
-#define MS_JOB_SNAPSHOT      256               /* events until the next one */
-#define MS_JOB_LINES_MAX     ((uint64_t)20000) /* that are kept of one job */
-#define MS_JOB_RETRY_NS      (1 * MS_NS_PER_S) /* a journal that cannot be written */
-#define MS_JOB_MEND_NS       (2 * MS_NS_PER_S) /* a node that was lost */
+#define MS_JOB_TEXT_FILE_MAX ((size_t)1 << 20)  /* of a file that is submitted */
+#define MS_JOB_SNAPSHOT      256                /* events until the next one */
+#define MS_JOB_LINES_MAX     ((uint64_t)20000)  /* that are kept of one job */
+#define MS_JOB_RETRY_NS      (1 * MS_NS_PER_S)  /* a journal that cannot be written */
+#define MS_JOB_MEND_NS       (2 * MS_NS_PER_S)  /* a node that was lost */
+#define MS_JOB_MEND_MAX_NS   (60 * MS_NS_PER_S) /* after it could not be had */
 #define MS_JOB_BACK_NS                                                                 \
     (60 * MS_NS_PER_S)            /* for its machines to come back to a new head */
 #define MS_JOB_KEY         "job." /* before the names of reservations */
@@ -98,6 +99,7 @@ struct ms_hosted {
     struct ms_fleet *fleet; /* NULL: the head's own nodes, or none yet */
     bool is_on_ours; /* it runs on nodes that have joined the head by themselves */
     bool is_mending;
+    unsigned mend_failures; /* one after the other */
     struct ms_timer mend;
 };
 

@@ -177,18 +177,42 @@ static struct mend *mend_create(struct ms_hosted *job, uint32_t node)
     return m;
 }
 
+/* It is to have all of its machines. */
+static bool is_wanted(const struct ms_hosted *job)
+{
+    struct ms_job_view v = ms_job_core_view(job->core);
+
+    return v.is_held && !ms_job_stage_is_over(v.stage) &&
+           v.stage != MS_JOB_STAGE_STOPPING && v.stage != MS_JOB_STAGE_SUSPENDING;
+}
+
+/* Look again soon; after a failure later each time, and the first one is said. That the
+ * orchestrator cannot be asked is a matter of its own (on_silence). */
+static void look_again(struct ms_hosted *job, int rc, const struct ms_error *why)
+{
+    int64_t wait_ns = MS_JOB_MEND_NS;
+
+    if (rc == 0 || rc == -EAGAIN || rc == -EACCES)
+        job->mend_failures = 0;
+    else if (job->mend_failures++ == 0)
+        ms_hosted_note(job, MS_JOB_WARNING, "its machines: %s", why->text);
+    for (unsigned i = 1; i < job->mend_failures && wait_ns < MS_JOB_MEND_MAX_NS; i++)
+        wait_ns *= 2;
+    ms_timer_set(&job->mend, wait_ns);
+}
+
 static void on_again(struct ms_head_op *op, void *arg)
 {
     struct mend *m = arg;
     struct ms_hosted *job = job_of(m);
     struct ms_error why = {0};
+    int rc = ms_head_op_result(op, &why);
 
     if (job) {
         job->is_mending = false;
-        if (ms_head_op_result(op, &why) < 0)
-            ms_hosted_note(job, MS_JOB_WARNING, "its machines: %s", why.text);
         ms_timer_set(&job->jobs->recover, 0);
-        ms_timer_set(&job->mend, MS_JOB_MEND_NS);
+        if (is_wanted(job))
+            look_again(job, rc, &why);
     }
     ms_head_op_unref(op);
     free(m);
@@ -226,10 +250,12 @@ static void on_mended(struct ms_head_op *op, void *arg)
                            job->file.has_nodes ? job->file.nodes[m->node]->name
                                                : "localhost");
             ms_hosted_feed(job, &(struct ms_job_event){.what = MS_JOB_ROOM});
-        } else if (rc == -ENOENT) {
-            begin_again(job);
         }
-        ms_timer_set(&job->mend, MS_JOB_MEND_NS);
+        if (is_wanted(job)) {
+            look_again(job, rc == -ENOENT ? 0 : rc, &why);
+            if (rc == -ENOENT)
+                begin_again(job);
+        }
     }
     ms_head_op_unref(op);
     free(m);
@@ -247,15 +273,20 @@ static bool ask_mend(struct ms_hosted *job, struct mend *m)
     return ms_head_request_then(head_of(job), &r, on_mended, m) != NULL;
 }
 
-/* If it was not, the timer tries again. */
+/* If it was not, the timer tries again; unless all is given back meanwhile. */
 static void on_given_back(struct ms_head_op *op, void *arg)
 {
     struct mend *m = arg;
     struct ms_hosted *job = job_of(m);
+    struct ms_error why = {0};
+    int rc = ms_head_op_result(op, &why);
 
     if (job) {
-        job->is_mending = ms_head_op_result(op, NULL) == 0 && ask_mend(job, m);
-        ms_timer_set(&job->mend, MS_JOB_MEND_NS);
+        job->is_mending = rc == 0 && is_wanted(job) && ask_mend(job, m);
+        if (is_wanted(job) && rc < 0)
+            look_again(job, rc, &why);
+        else if (is_wanted(job))
+            ms_timer_set(&job->mend, MS_JOB_MEND_NS);
     }
     if (!job || !job->is_mending)
         free(m);
@@ -299,7 +330,7 @@ static void on_mend(void *arg)
         ms_machines_recover(job);
         return;
     }
-    if (v.stage == MS_JOB_STAGE_STOPPING || v.stage == MS_JOB_STAGE_SUSPENDING)
+    if (!is_wanted(job))
         return;
     ms_fleet_probe(job->fleet);
     if (!ms_fleet_is_held(job->fleet, job->key))
