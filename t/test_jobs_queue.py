@@ -1,6 +1,8 @@
 """Jobs that wait for the machine: by priority, then age, and it is said for what."""
 
-from cli_rig import home  # noqa: F401
+import subprocess
+
+from cli_rig import CLI, home  # noqa: F401
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 
 ALL = 100000  # CPUs, more than any machine has: such a job runs alone
@@ -64,3 +66,23 @@ def test_without_nodes_it_is_the_whole_machine(jobs: Jobs) -> None:  # noqa: F81
     jobs.run("delete", "part")
     jobs.wait_stage("whole", "running")
     jobs.run("delete", "whole")
+
+
+def test_on_nodes_that_have_joined_it_waits_for_nothing(jobs: Jobs) -> None:  # noqa: F811
+    submit(jobs, "all", ALL)
+    jobs.wait_stage("all", "running")
+    session = jobs.home.path / "jobs"
+    env = jobs.home.env | {"MUSTER_SECRET_FILE": str(session / "secret")}
+    address = (session / "address").read_text().strip()
+    joins = [CLI, "agent", "--head", address, "--node-name", "own"]
+    agent = subprocess.Popen(joins, env=env, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: "own" in jobs.run("list", "nodes", "--session", "jobs"))
+        jobs.submit('name: whole\nroles: {a: {command: [sleep, "1000"]}}\n')
+        jobs.wait_stage("whole", "running")
+        assert jobs.get("all")["stage"] == "running"
+        jobs.run("delete", "whole")
+    finally:
+        agent.terminate()
+        agent.wait(60)
+    jobs.run("delete", "all")

@@ -22,8 +22,8 @@
 #define MS_JOB_MEND_NS       (2 * MS_NS_PER_S)  /* a node that was lost */
 #define MS_JOB_MEND_MAX_NS   (60 * MS_NS_PER_S) /* after it could not be had */
 #define MS_JOB_BACK_NS                                                                 \
-    (60 * MS_NS_PER_S)            /* for its machines to come back to a new head */
-#define MS_JOB_KEY         "job." /* before the names of reservations */
+    (60 * MS_NS_PER_S)    /* for its machines to come back to a new head */
+#define MS_JOB_KEY "job." /* before the names of reservations */
 
 /* Which incarnation of the core each rank of a role has. */
 struct ms_job_ranks {
@@ -280,6 +280,8 @@ void ms_act_drain(struct ms_job_doing *d);
 /* ---- machines.c -------------------------------------------------------------------- */
 
 bool ms_hosted_is_on_ray(const struct ms_hosted *job);
+/* It would run on nodes that have joined the head by themselves: none has to be lent. */
+bool ms_machines_are_there(const struct ms_hosted *job);
 
 void ms_act_reserve(struct ms_job_doing *d);
 void ms_act_release(struct ms_job_doing *d);

@@ -79,6 +79,11 @@ static bool has_own_nodes(const struct ms_hosted *job)
     return false;
 }
 
+bool ms_machines_are_there(const struct ms_hosted *job)
+{
+    return !job->file.has_nodes && !job->file.on && has_own_nodes(job);
+}
+
 /* ---- its orchestrator -------------------------------------------------------------- */
 
 /* What an agent of a node in a network namespace is started by. */
@@ -376,7 +381,7 @@ void ms_act_reserve(struct ms_job_doing *d)
     struct ms_hosted *job = d->job;
     struct ms_error why = {0};
 
-    job->is_on_ours = !job->file.has_nodes && !job->file.on && has_own_nodes(job);
+    job->is_on_ours = ms_machines_are_there(job);
     if (job->is_on_ours) {
         ms_hosted_keep(job, NULL); /* for the next head */
         ms_doing_done(d);

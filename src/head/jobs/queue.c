@@ -45,8 +45,10 @@ static struct ms_job_demand wants_of(const struct ms_hosted *job,
                                      const struct ms_job_demand *machine)
 {
     struct ms_job_demand sum = {0};
+    bool is_on_ours =
+        is_holding(stage_of(job)) ? job->is_on_ours : ms_machines_are_there(job);
 
-    if (job->is_on_ours || ms_hosted_is_simulated(job))
+    if (is_on_ours || ms_hosted_is_simulated(job))
         return sum;
     if (!job->file.has_nodes)
         return *machine;
