@@ -27,6 +27,7 @@ nodes: [{{name: n0, cpus: 4}}]
 roles:
   a: {{command: [sleep, "1000"], world_size: "1:4", restart: rank, num_cpus: 1}}
 """
+WAL_PAGE = 4096 + 24  # bytes of SQLite's log
 # wants nothing of the machine, which "luck" has
 OTHER = "name: other\nnodes: [{name: n0, cpus: 0}]\ndriver: ['true']\n"
 
@@ -216,6 +217,30 @@ def test_a_full_disk(jobs: Jobs) -> None:
         assert "signal 9" in jobs.texts("luck")
         assert "other" not in jobs.run("list", "jobs")
         jobs.end()
+
+
+def test_a_disk_that_is_full_after_a_change(jobs: Jobs) -> None:
+    """What is answered as refused was not done; what was done is not answered so."""
+    jobs.submit(
+        "name: luck\non: sim\nnodes: [{name: n0, cpus: 8}]\n"
+        "roles: {a: {command: [sh], world_size: '1:8', num_cpus: 1}}\n"
+    )
+    until(lambda: jobs.get("luck")["roles"][0]["running"] == 8)
+    log = journal(jobs).with_name("state.db-wal")
+    pid = jobs.head_pid()
+    _, hard = limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    codes = set()
+    wanted = 8
+    for pages in range(8):  # more fit each time
+        size = log.stat().st_size + pages * WAL_PAGE
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+        code = jobs.home.run("scale", "luck", f"a={wanted - 1}").returncode
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+        wanted -= code == 0
+        codes.add(code)
+        job = until(lambda: not (job := jobs.get("luck"))["journal"] and job)
+        assert job["roles"][0]["wanted"] == wanted, (pages, code)
+    assert codes == {0, 1}
 
 
 def test_a_disk_that_cannot_be_written(jobs: Jobs) -> None:

@@ -332,10 +332,10 @@ int ms_hosted_want(struct ms_hosted *job,
     if (ms_list_is_empty(&job->waiting) || !job->journal.code)
         return 0;
     w = ms_list_entry(job->waiting.prev, struct ms_job_waiting, link);
-    if (w->is_asked) { /* a person can ask again */
-        ms_list_remove(&w->link);
-        waiting_destroy(w);
-    }
+    if (!w->is_asked)
+        return 0;             /* it was kept; what followed from it waits */
+    ms_list_remove(&w->link); /* a person can ask again */
+    waiting_destroy(w);
     return ms_error_set(err, job->journal.code, "%s", job->journal.text);
 }
 
