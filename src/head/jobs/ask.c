@@ -262,7 +262,6 @@ int ms_jobs_wait_run(struct ms_head_op *op)
 
 struct reading {
     Muster__JobEvents *m;
-    uint64_t after;
     bool failed;
 };
 
@@ -272,32 +271,32 @@ static void on_line(void *arg, const char *key, const uint8_t *data, size_t len)
     Muster__JobEvent *e;
 
     (void)key;
-    if (r->failed || r->m->n_events >= EVENTS_MAX)
+    if (r->failed)
         return;
     e = muster__job_event__unpack(NULL, len, data);
-    if (e && e->number <= r->after) {
-        muster__job_event__free_unpacked(e, NULL);
-        return;
-    }
     r->failed = e && !ms_proto_append(&r->m->events, &r->m->n_events, e);
 }
 
 static int answer_events(struct ms_head_op *op, const struct ms_hosted *job)
 {
-    struct reading r = {.after = op->request->job_events->after};
-    char prefix[MS_NAME_MAX + 2];
+    uint64_t after = op->request->job_events->after;
+    struct reading r = {0};
+    char prefix[MS_NAME_MAX + 2], from[96];
     int rc;
 
     r.m = (Muster__JobEvents *)ms_proto_create(&muster__job_events__descriptor);
     if (!r.m)
         return -ENOMEM;
     snprintf(prefix, sizeof prefix, "%s/", job->name);
-    rc = ms_journal_read(op->head->persist.journal,
-                         MS_PERSIST_JOB_LINE,
-                         prefix,
-                         on_line,
-                         &r,
-                         &op->error);
+    ms_hosted_number_key(job, after < UINT64_MAX ? after + 1 : after, from);
+    rc = ms_journal_read_some(op->head->persist.journal,
+                              MS_PERSIST_JOB_LINE,
+                              prefix,
+                              from,
+                              EVENTS_MAX,
+                              on_line,
+                              &r,
+                              &op->error);
     if (rc < 0 || r.failed) {
         muster__job_events__free_unpacked(r.m, NULL);
         return rc < 0 ? rc : -ENOMEM;

@@ -214,7 +214,22 @@ int ms_journal_read(
     void *arg,
     struct ms_error *err)
 {
+    return ms_journal_read_some(
+        d, space, prefix, prefix, SIZE_MAX, on_record, arg, err);
+}
+
+int ms_journal_read_some(
+    struct ms_journal *d,
+    uint32_t space,
+    const char *prefix,
+    const char *from,
+    size_t count_max,
+    void (*on_record)(void *arg, const char *key, const uint8_t *data, size_t len),
+    void *arg,
+    struct ms_error *err)
+{
     sqlite3_stmt *s = NULL;
+    size_t count = 0;
     int rc;
 
     if (!d)
@@ -222,7 +237,9 @@ int ms_journal_read(
     rc = d->lib->prepare_v2(d->db, read_text, -1, &s, NULL);
     if (!rc)
         rc = bind_range(d, s, space, prefix, NULL);
-    while (!rc && (rc = d->lib->step(s)) == SQLITE_ROW) {
+    if (!rc)
+        rc = d->lib->bind_text(s, 2, from, -1, SQLITE_TRANSIENT);
+    while (!rc && count++ < count_max && (rc = d->lib->step(s)) == SQLITE_ROW) {
         on_record(arg,
                   (const char *)d->lib->column_text(s, 0),
                   d->lib->column_blob(s, 1),

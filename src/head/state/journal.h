@@ -69,6 +69,17 @@ int ms_journal_read(
     void *arg,
     struct ms_error *err);
 
+/* Of these so many, from the key `from` on. */
+int ms_journal_read_some(
+    struct ms_journal *d,
+    uint32_t space,
+    const char *prefix,
+    const char *from,
+    size_t count_max,
+    void (*on_record)(void *arg, const char *key, const uint8_t *data, size_t len),
+    void *arg,
+    struct ms_error *err);
+
 /* What is written or deleted between the two is all in the file or not at all. Pass what
  * happened meanwhile: with a failure nothing stays, and it is returned. No ms_journal_put. */
 int ms_journal_begin(struct ms_journal *d, struct ms_error *err);

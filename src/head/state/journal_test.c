@@ -350,6 +350,13 @@ static void test_ranges(void **state)
     for (size_t i = 0; i < 5; i++)
         assert_int_equal(
             ms_journal_write(rig.d, 9, keys[i], (const uint8_t *)"x", 1, NULL), 0);
+    assert_int_equal(
+        ms_journal_read_some(rig.d, 9, "a/", "a/2", 1, count_record, seen, NULL), 0);
+    assert_string_equal(seen, "a/2 ");
+    assert_int_equal(
+        ms_journal_read_some(rig.d, 9, "a/", "a/20", 9, count_record, seen, NULL), 0);
+    assert_string_equal(seen, "a/2 a/3 "); /* and nothing of "ab/" */
+    seen[0] = 0;
     assert_int_equal(ms_journal_read(rig.d, 9, "a/", count_record, seen, NULL), 0);
     assert_string_equal(seen, "a/1 a/2 a/3 ");
     assert_int_equal(ms_journal_drop(rig.d, 9, "a/", "a/3", NULL), 0);
