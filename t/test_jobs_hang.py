@@ -116,6 +116,20 @@ def test_a_command_whose_child_stands_still(jobs: Jobs) -> None:  # noqa: F811
     jobs.run("wait", "stuck", code=143)
 
 
+def test_a_hang_that_is_only_said(jobs: Jobs) -> None:  # noqa: F811
+    jobs.submit(
+        "name: stuck\nroles:\n"
+        '  bad: {command: [sleep, "1000"], hang: 2, on_hang: say}\n'
+    )
+    jobs.wait_stage("stuck", "running")
+    before = until(jobs.workers)
+    until(lambda: jobs.texts("stuck").count("hangs; its policy is to say so") == 2)
+    assert jobs.workers() == before  # also after the second time
+    assert "no stack, it is a command" in jobs.texts("stuck")
+    jobs.run("stop", "job", "stuck")
+    jobs.run("wait", "stuck", code=143)
+
+
 DRIVER = """
 import os, time, muster
 

@@ -53,6 +53,7 @@ struct ms_job_policy {
     enum ms_job_restart restart;
     uint32_t budget[MS_JOB_BUDGETS];
     uint32_t hang_s; /* 0: never */
+    enum ms_job_on_hang on_hang;
     bool is_not_critical;
     uint32_t memory_growth_milli; /* 0: not said */
 };

@@ -81,6 +81,18 @@ int ms_job_read_restart(struct ms_yaml_at at, void *out, struct ms_error *err)
     return i < 0 ? i : 0;
 }
 
+int ms_job_read_on_hang(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    static const char *const words[] = {
+        [MS_JOB_HANG_RESTART] = "restart", [MS_JOB_HANG_SAY] = "say"};
+    int i = read_word(at, "'on_hang'", words, MS_COUNT(words), err);
+
+    if (i < 0)
+        return i;
+    ((struct ms_job_policy *)out)->on_hang = (enum ms_job_on_hang)i;
+    return 0;
+}
+
 int ms_job_read_on(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     static const char *const words[] = {"local", "ray", "sim", "kubernetes", "slurm"};

@@ -153,6 +153,7 @@ static const struct ms_yaml_field role_fields[] = {
     {"budget", ms_job_read_budget, ROLE(policy), false},
     {"critical", ms_job_read_critical, ROLE(policy), false},
     {"hang", ms_job_read_hang, ROLE(policy), false},
+    {"on_hang", ms_job_read_on_hang, ROLE(policy), false},
     {"memory_growth", ms_job_read_growth, ROLE(policy), false},
     {"args", ms_job_read_list, 0, false},
     {"kwargs", ms_job_read_named, 0, false},
@@ -223,7 +224,8 @@ check_policy(struct ms_yaml_at at, const struct ms_job_role *r, struct ms_error 
 {
     static const char *const of_classes[] = {
         "args", "kwargs", "max_concurrency", "preload", "start", "worker_cls"};
-    static const char *const of_ours[] = {"restart", "budget", "critical", "hang"};
+    static const char *const of_ours[] = {
+        "restart", "budget", "critical", "hang", "on_hang"};
     bool is_elastic = r->size.max > r->size.min;
 
     for (size_t i = 0; r->command && i < MS_COUNT(of_classes); i++)
@@ -242,6 +244,8 @@ check_policy(struct ms_yaml_at at, const struct ms_job_role *r, struct ms_error 
                                 "'command': this one is created by the driver",
                                 r->name,
                                 of_ours[i]);
+    if (has_key(at, "on_hang") && !r->policy.hang_s)
+        return ms_yaml_fail(at, err, "role '%s': 'on_hang' without 'hang'", r->name);
     if (is_elastic && r->device_count)
         return ms_yaml_fail(at,
                             err,
@@ -269,7 +273,7 @@ bool ms_job_role_is_ours(const struct ms_job_role *r)
 static int tell(struct ms_job_role *r, struct ms_yaml_at at, struct ms_error *err)
 {
     static const char *const ours[] = {
-        "restart", "budget", "critical", "hang", "memory_growth", "command"};
+        "restart", "budget", "critical", "hang", "on_hang", "memory_growth", "command"};
 
     r->told = ms_yaml_json(at, err);
     if (!r->told)

@@ -47,6 +47,7 @@ static void make_role(const struct ms_job_role *r, struct ms_job_role_spec *out)
     }
     out->restart = (uint8_t)restart_of(r);
     out->critical = !r->policy.is_not_critical;
+    out->on_hang = (uint8_t)r->policy.on_hang;
     out->hang_ns = r->policy.hang_s * MS_NS_PER_S;
     set_budget(out->budget, r->policy.budget);
     if (r->policy.memory_growth_milli > 1000) {

@@ -278,6 +278,10 @@ static const struct {
      "1:48: 'hang' stands twice"},
     {"roles: {a: {worker_cls: m.C, critical: maybe}}", "1:40: true or false is wanted"},
     {"roles: {a: {worker_cls: m.C, hang: 0}}", "1:36: 'hang' must be 1 to"},
+    {"roles: {a: {worker_cls: m.C, hang: 1, on_hang: wait}}",
+     "1:48: 'on_hang': 'wait' is none of restart, say"},
+    {"roles: {a: {worker_cls: m.C, on_hang: say}}",
+     "1:12: role 'a': 'on_hang' without 'hang'"},
     {"roles: {a: {worker_cls: m.C, memory_growth: 9}}",
      "1:45: 'memory_growth' must be"},
     {"roles: {a: {worker_cls: m.C, memory_growth: 2}}",
@@ -350,6 +354,24 @@ static void test_what_submit_refuses(void **state)
             fail_msg("%s\nnot: %s", err.text, cases[i].error);
         ms_job_finish(&job);
     }
+}
+
+static void test_what_is_done_on_a_hang(void **state)
+{
+    struct ms_job job = read_job("roles:\n"
+                                 "  a: {command: [a], hang: 5, on_hang: say}\n"
+                                 "  b: {command: [a], hang: 5, on_hang: restart}\n"
+                                 "  c: {command: [a], hang: 5}\n");
+    struct ms_job_spec spec;
+
+    (void)state;
+    assert_int_equal(ms_job_make_spec(&job, &spec, NULL), 0);
+    assert_int_equal(spec.roles[0].on_hang, MS_JOB_HANG_SAY);
+    assert_int_equal(spec.roles[1].on_hang, MS_JOB_HANG_RESTART);
+    assert_int_equal(spec.roles[2].on_hang, MS_JOB_HANG_RESTART);
+    assert_null(json_object_get(job.roles[0].told, "on_hang"));
+    ms_job_made_spec_finish(&spec);
+    ms_job_finish(&job);
 }
 
 static void test_how_often_a_job_is_restarted(void **state)
@@ -489,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_what_is_wrong),
         cmocka_unit_test(test_what_submit_refuses),
+        cmocka_unit_test(test_what_is_done_on_a_hang),
         cmocka_unit_test(test_how_often_a_job_is_restarted),
         cmocka_unit_test(test_drivers_are_told_of_roles),
         cmocka_unit_test(test_levels_of_arguments),
