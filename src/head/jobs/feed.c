@@ -83,9 +83,20 @@ int ms_hosted_keep_new(struct ms_hosted *job, struct ms_error *err)
     return ms_journal_commit(journal_of(job), rc, err);
 }
 
+/* A driver that has ended by itself leaves its cluster, whose name is the job's. */
+static void drop_clusters(struct ms_hosted *job)
+{
+    struct ms_head *h = job->jobs->head;
+
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (c->driver == job->id)
+            ms_head_op_unref(ms_head_destroy_cluster(h, c->name, false, 0, 0));
+}
+
 /* All of it, or the next head reads its end and forgets it then. */
 void ms_hosted_forget(struct ms_hosted *job)
 {
+    drop_clusters(job);
     if (ms_journal_begin(journal_of(job), NULL) == 0)
         ms_journal_commit(journal_of(job), drop_all(job, NULL), NULL);
     ms_spec_forget_roles(job);
