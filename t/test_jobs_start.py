@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import os
+import resource
 import shutil
+import signal
 from pathlib import Path
 
 from cli_rig import home  # noqa: F401
@@ -61,3 +63,26 @@ def test_systemd_keeps_it_where_it_runs(jobs: Jobs, tmp_path: Path) -> None:  # 
     until(lambda: "one" in jobs.run("list", "jobs"))
     shutil.rmtree(tools)
     assert processes(jobs.mark)
+
+
+def test_what_a_head_prints_first_is_no_failure(jobs: Jobs) -> None:  # noqa: F811
+    jobs.home.env["LD_PRELOAD"] = "/nowhere/to/be/found.so"  # the loader warns of it
+    jobs.write(JOB.format("one"))
+    assert "found.so" in jobs.run("submit", "job.yaml")
+    jobs.run("wait", "one")
+
+
+def test_a_head_that_cannot_be_started_is_tried_again(jobs: Jobs) -> None:  # noqa: F811
+    """There is no descriptor left for a pipe when the head has been killed."""
+    jobs.write(JOB.format("one"))
+    jobs.run("submit", "job.yaml")
+    jobs.run("wait", "one")
+    folder = jobs.home.path / "jobs"
+    keeper = int((folder / "keeper").read_text().splitlines()[0])
+    count = len(os.listdir(f"/proc/{keeper}/fd"))  # one of them ends with the head
+    before = resource.prlimit(keeper, resource.RLIMIT_NOFILE)
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (count, before[1]))
+    os.kill(jobs.head_pid(), signal.SIGKILL)
+    until(lambda: "it cannot be started: Too many" in (folder / "keeper").read_text())
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, before)
+    until(lambda: "one" in jobs.run("list", "jobs"))

@@ -24,8 +24,8 @@
 /* `muster keep FD WORD...` runs `muster head --listen 127.0.0.1:PORT WORD...`. A head that was
  * killed is started again, soon and however often; one that cannot come up again (a damaged
  * journal, a full disk) is tried until its agents have given it up. One that ends by itself
- * ends this too. FD is closed when the head has said where it listens, or gets a sentence that
- * says why it does not; "-": nobody waits for that. SIGTERM is passed on.
+ * ends this too. FD is closed when the head has said where it listens, or gets what says why
+ * there will be none; "-": nobody waits for that. SIGTERM is passed on.
  *
  * While it runs, the file `keeper` in the session's folder has its process and why the last
  * head has not come up, for commands that find no head. `port` has the port, for the next
@@ -55,10 +55,10 @@ struct keep {
     sigset_t before;
     pid_t head;
     bool is_ending;
-    bool has_come_up;  /* the head of now */
-    char why[WHY_MAX]; /* what it said instead */
-    int64_t up_ns;     /* when one was last there; 0: never */
-    unsigned later;    /* heads that lived shortly, one after the other */
+    bool has_come_up;   /* the head of now */
+    char said[WHY_MAX]; /* before that, or instead; the end of it */
+    int64_t up_ns;      /* when one was last there; 0: never */
+    unsigned later;     /* heads that lived shortly, one after the other */
 };
 
 /* ---- its files ---------------------------------------------------------------------- */
@@ -93,6 +93,15 @@ static void write_file(const char *name, long number, const char *text)
 static void note(const char *why)
 {
     write_file(MS_JOBS_KEEPER, getpid(), why);
+}
+
+/* The first line of what it said. */
+static void note_why(const struct keep *k)
+{
+    char why[WHY_MAX];
+
+    snprintf(why, sizeof why, "%.*s", (int)strcspn(k->said, "\n"), k->said);
+    note(why);
 }
 
 /* What heads say after they have come up, or instead: how they ended. */
@@ -161,19 +170,23 @@ static void run_head(const struct keep *k, char *const *words, int out)
 
 static int start_head(struct keep *k, char *const *words)
 {
-    int ends[2];
+    int ends[2], rc = 0;
 
+    k->has_come_up = false;
+    k->said[0] = 0;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
     k->head = fork();
     if (k->head == 0)
         run_head(k, words, ends[1]);
+    if (k->head < 0)
+        rc = -errno;
     close(ends[1]);
     k->said_fd = ends[0];
     fcntl(k->said_fd, F_SETFL, O_NONBLOCK); /* its children may have the other end */
-    k->has_come_up = false;
-    k->why[0] = 0;
-    return k->head < 0 ? -errno : 0;
+    if (rc < 0)
+        ms_fd_close(&k->said_fd);
+    return rc;
 }
 
 static void on_signals(struct keep *k)
@@ -188,28 +201,44 @@ static void on_signals(struct keep *k)
         }
 }
 
-/* What the head says first goes to who waits, or where we print, unless it is there now. */
+/* What was said is as much of its end as there is room for. */
+static void remember(struct keep *k, const char *text, size_t len)
+{
+    size_t had = strlen(k->said), room = sizeof k->said - 1;
+    size_t gone = had + len > room ? had + len - room : 0;
+
+    memmove(k->said, k->said + gone, had - gone);
+    memcpy(k->said + had - gone, text, len);
+    k->said[had - gone + len] = 0;
+}
+
+/* Until it says where it listens, it may be a warning or the reason of its end. */
 static void on_said(struct keep *k, int *ready_fd)
 {
-    char text[WHY_MAX];
-    ssize_t n = read(k->said_fd, text, sizeof text - 1);
+    char text[WHY_MAX / 2];
+    ssize_t n = read(k->said_fd, text, sizeof text);
 
     if (n <= 0) {
         ms_fd_close(&k->said_fd);
         return;
     }
-    text[n] = 0;
     write_log(text, (size_t)n);
-    if (strstr(text, "listening")) {
-        k->has_come_up = true;
-        note("");
-        write_file(PORT, k->port, "");
-    } else if (!k->has_come_up) {
-        snprintf(k->why, sizeof k->why, "%.*s", (int)strcspn(text, "\n"), text);
-        if (write(*ready_fd >= 0 ? *ready_fd : STDERR_FILENO, text, (size_t)n) < 0)
-            n = 0;
-    }
+    if (k->has_come_up)
+        return;
+    remember(k, text, (size_t)n);
+    if (!strstr(k->said, "listening"))
+        return;
+    k->has_come_up = true;
+    note("");
+    write_file(PORT, k->port, "");
     ms_fd_close(ready_fd);
+}
+
+/* To who waits, or where we print. */
+static void tell_why(const struct keep *k, int fd)
+{
+    if (k->said[0] && write(fd, k->said, strlen(k->said)) < 0)
+        return; /* nobody is there any more */
 }
 
 /* Until the head has ended. */
@@ -230,13 +259,28 @@ static int wait_head(struct keep *k, int *ready_fd)
     while (k->said_fd >= 0)
         on_said(k, ready_fd);
     log_end(k->head, status);
-    if (WIFSIGNALED(status) && !k->has_come_up && !k->why[0])
-        snprintf(k->why,
-                 sizeof k->why,
-                 "it was killed by signal %d while it started",
+    if (WIFSIGNALED(status) && !k->has_come_up && !k->said[0])
+        snprintf(k->said,
+                 sizeof k->said,
+                 "it was killed by signal %d while it started\n",
                  WTERMSIG(status));
+    if (!k->has_come_up && *ready_fd < 0)
+        tell_why(k, STDERR_FILENO);
     k->head = 0;
     return status;
+}
+
+/* One that cannot be started has ended as one that was killed while it started. */
+static int run(struct keep *k, char *const *words, int *ready_fd)
+{
+    int rc = start_head(k, words);
+
+    if (rc == 0)
+        return wait_head(k, ready_fd);
+    k->head = 0;
+    snprintf(k->said, sizeof k->said, "it cannot be started: %s\n", strerror(-rc));
+    write_log(k->said, strlen(k->said));
+    return SIGKILL;
 }
 
 static void pause_some(struct keep *k)
@@ -260,7 +304,7 @@ static bool is_another(struct keep *k, int status, int64_t begun_ns)
     if (k->has_come_up)
         k->up_ns = now_ns;
     else
-        note(k->why);
+        note_why(k);
     return k->up_ns ? now_ns - k->up_ns < GIVE_UP_NS
                     : WIFSIGNALED(status) && k->later < KILLED_MAX;
 }
@@ -326,15 +370,15 @@ enum ms_exit ms_cmd_keep(const struct ms_cli *cli)
     k.signal_fd = ms_signals_open(watched, &k.before);
     for (;;) {
         begun_ns = ms_now_ns();
-        if (start_head(&k, cli->args + 1) < 0)
-            break;
-        status = wait_head(&k, &ready_fd);
+        status = run(&k, cli->args + 1, &ready_fd);
         if (!is_another(&k, status, begun_ns))
             break;
         pause_some(&k);
         if (k.is_ending)
             break;
     }
+    if (ready_fd >= 0)
+        tell_why(&k, ready_fd);
     forget_note();
     return WIFEXITED(status) ? (enum ms_exit)WEXITSTATUS(status) : MS_EXIT_FAILED;
 }
