@@ -110,6 +110,7 @@ class Fake(ThreadingHTTPServer):
         self.running: dict[str, bool] = {}  # by name; True: it was aborted
         self.ended: list[str] = []  # how requests have ended
         self.is_paused = False
+        self.pauses: list[str] = []  # their modes
         self.posts: list[str] = []
         super().__init__(("127.0.0.1", port), Handler)
 
@@ -259,6 +260,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(400, f"mode: {mode}")
         with fake.lock:
             fake.is_paused = True
+            fake.pauses.append(mode)
             if mode == "abort":
                 fake.running = dict.fromkeys(fake.running, True)
             fake.lock.notify_all()

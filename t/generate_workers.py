@@ -5,6 +5,8 @@ import asyncio
 import os
 import time
 
+from muster.generate import RequestRefused
+
 END = 0  # a token
 
 
@@ -26,7 +28,7 @@ def answer(prompt: list[int], seq: int, length: int) -> list[int]:
 
 class Engine:
     """sampling: "length" (tokens until it ends by itself), "pace" (seconds for each chunk),
-    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "hang", "hang_seq", "linger" (at
+    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "refuse", "hang", "hang_seq", "linger" (at
     the first attempt its stream does not end behind its answer). "waits": seconds in which it
     says only that it is there. "hold": after so many tokens the first attempt waits until
     `release`, or new weights, come: a request that is held runs, however slow the machine is.
@@ -81,6 +83,8 @@ class Engine:
                 or sampling.get("hang_seq") == request["seq"]
             ):
                 await asyncio.sleep(3600)
+            if sampling.get("refuse") is not None:
+                raise RequestRefused(sampling["refuse"])
             if sampling.get("raise") is not None:
                 raise ValueError(sampling["raise"])
             tokens = []

@@ -271,6 +271,19 @@ def _nth(number: int) -> str:
     return f".{number}"
 
 
+def test_refused_is_not_tried_elsewhere(cluster: Make) -> None:
+    with Scheduler(cluster(Engine, 3)) as sched:
+        sampling = {"refuse": "no such adapter"}
+        group = sched.submit([1], n=2, max_new_tokens=9, sampling=sampling)
+        with pytest.raises(GroupDropped, match=r"refused.*no such adapter") as e:
+            sched.get_batch(1, timeout=WAIT_S)
+        assert e.value.group is group and sched.stats()["sent"] == 2
+        group = sched.submit([1], max_new_tokens=9, sampling={"raise": "today not"})
+        with pytest.raises(GroupDropped, match=r"poison.*today not"):
+            group.result(WAIT_S)
+        assert sched.stats()["sent"] == 5
+
+
 def test_a_cancelled_sample_goes_on_in_another_group(cluster: Make) -> None:
     """Behind its tokens, with their versions: it counts as resumed and is learnt whole."""
     with Scheduler(cluster(Engine, 1), version=3) as sched:

@@ -249,6 +249,23 @@ def test_weights_change_under_a_kept_request(
     assert collected(c.execute_rank_zero_sync("generate", request()))[2] is not None
 
 
+def test_caches_of_kept_requests_are_given_back(cluster: Make, fake: Any) -> None:
+    """With `retract` the scheduler's pause asks for that; only SGLang has it."""
+    server = fake("sglang")
+    c = cluster(HttpEngine, kwargs={"url": server.url, "retract": True})
+    asked = request([HANG, 1])
+    held = c.execute_rank_zero_async("generate", asked)
+    until(lambda: len(server.running) == 1)
+    c.execute_rank_zero_sync("pause")
+    assert server.pauses == ["retract"] and len(server.running) == 1
+    c.execute_rank_zero_sync("resume")
+    assert c.execute_rank_zero_sync("abort", asked["rid"])
+    assert collected(held.result())[2] == "abort"
+    other = cluster(HttpEngine, kwargs={"url": fake("vllm").url})
+    with pytest.raises(NotImplementedError, match="vllm cannot retract requests"):
+        other.execute_rank_zero_sync("pause", "retract")
+
+
 def test_a_server_of_its_own(cluster: Make, tmp_path: Path) -> None:
     """New weights start it anew; it ends with its worker."""
     for number in (1, 2):

@@ -63,12 +63,14 @@ def tokens_of(sched: Any, group: Any) -> int:
     return found
 
 
-def test_a_request_that_every_server_refuses(cluster: Make) -> None:
+def test_a_request_that_a_server_refuses(cluster: Make) -> None:
     c = cluster(HttpEngine, 2, kwargs=servers("vllm"))
     with Scheduler(c, slots=4) as sched:
         bad = sched.submit([1001], max_new_tokens=4)
-        with pytest.raises(GroupDropped, match="Prompt contains invalid tokens"):
+        with pytest.raises(GroupDropped, match="Prompt contains invalid tokens") as e:
             bad.result(60)
+        assert e.value.reason == "refused"
+        assert sched.stats()["sent"] == 1  # the other server is not asked
         good = sched.submit(PROMPTS[0], max_new_tokens=4).result(60)
         assert good.samples[0].tokens == answer_of(PROMPTS[0], 4)
 

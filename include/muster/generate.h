@@ -15,7 +15,9 @@
  *              max_new_tokens, sampling, version, seq
  *     chunk:   tokens (a list or a tensor of integers), logprobs, version, finish_reason; all
  *              but tokens may be missing. One without tokens says that the request waits
- * and, where it can, abort(rid), pause(), resume() and alive(). A worker in C runs one method
+ * An error of the type "RequestRefused" says that no other engine would take the request either;
+ * after any other it is tried elsewhere.
+ * And, where it can, it has abort(rid), pause(), resume() and alive(). A worker in C runs one method
  * at a time, so it has 1 slot; it looks at muster_call_is_cancelled.
  *
  * What is promised is the same as in Python (doc/generation.md): a group is delivered once and
@@ -286,7 +288,7 @@ MUSTER_API void muster_scheduler_unlisten(struct muster_scheduler *s, int fd);
 
 MUSTER_API uint64_t muster_samples_group(const struct muster_samples *s);
 MUSTER_API uint64_t muster_samples_key(const struct muster_samples *s);
-/* NULL: it is whole. Else "poison", "deadline", "cancelled", "stale" or "filtered". */
+/* NULL: it is whole. Else "poison", "refused", "deadline", "cancelled", "stale" or "filtered". */
 MUSTER_API const char *muster_samples_dropped(const struct muster_samples *s);
 MUSTER_API size_t muster_samples_count(const struct muster_samples *s);
 /* False: there is no such. */

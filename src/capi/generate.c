@@ -156,7 +156,7 @@ static int tell_failure(struct muster_scheduler *s, struct muster_error *err)
     struct ms_rollout_group *g;
 
     while (ms_rollout_take_dropped(s->rollout, &g) == 0) {
-        bool is_failure = g->why == MS_WHY_POISON || g->why == MS_WHY_DEADLINE;
+        bool is_failure = ms_generate_is_failure(g->why);
 
         if (is_failure)
             ms_capi_samples_error(g, err);

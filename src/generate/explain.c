@@ -157,7 +157,8 @@ const char *ms_generate_why_name(uint32_t why)
                                         [MS_WHY_LOST] = "replica lost",
                                         [MS_WHY_CHUNK] = "end of chunk",
                                         [MS_WHY_YIELDED] = "made way",
-                                        [MS_WHY_PREEMPTED] = "preempted"};
+                                        [MS_WHY_PREEMPTED] = "preempted",
+                                        [MS_WHY_REFUSED] = "refused"};
 
     return name_of(names, MS_COUNT(names), why);
 }

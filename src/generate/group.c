@@ -349,7 +349,7 @@ void ms_group_drop(struct ms_scheduler *s, uint32_t i, uint8_t why)
     g->state = MS_GROUP_ENDING;
     end_requests(s, i, why);
     s->stats.dropped++;
-    s->stats.failed += why == MS_WHY_POISON || why == MS_WHY_DEADLINE;
+    s->stats.failed += ms_generate_is_failure(why);
     d = ms_decide(s, MS_DROP);
     d->group = g->id;
     d->why = why;

@@ -58,6 +58,12 @@ static void finished(struct ms_scheduler *s, uint32_t i)
         ms_group_sample_done(s, i);
 }
 
+static void refused(struct ms_scheduler *s, uint32_t i)
+{
+    ms_request_queue(s, i);
+    ms_group_drop(s, s->requests[i].group, MS_WHY_REFUSED);
+}
+
 int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     uint32_t i = subject(s, e);
@@ -78,6 +84,8 @@ int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e)
         q->why = MS_WHY_FAILED;
         if (q->ends)
             over(s, i);
+        else if (e->keep)
+            refused(s, i);
         else
             ms_request_failed(s, i);
     } else if (e->what != MS_PROGRESS && e->what != MS_WAITING) {

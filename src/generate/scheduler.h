@@ -65,10 +65,11 @@ enum ms_generate_what {
     MS_CHUNK,        /* the same: the attempt ended at its max_tokens */
     MS_FINISHED,     /* the same: the request ended by itself */
     MS_ABORTED,      /* the same: the answer to ABORT */
-    MS_FAILED,       /* id, attempt; the tokens that were reported stay */
-    MS_LOAD,         /* replica, epoch, samples: batch, step_ns: one decode step */
-    MS_ALIVE,        /* replica, epoch: the answer to PROBE */
-    MS_WEIGHTS,      /* version, mode, rolling, deadline_ns: prepare for new weights */
+    MS_FAILED, /* id, attempt; the tokens that were reported stay. keep: the fault is the
+                           request's own, so no other replica is asked, and its group fails */
+    MS_LOAD,   /* replica, epoch, samples: batch, step_ns: one decode step */
+    MS_ALIVE,  /* replica, epoch: the answer to PROBE */
+    MS_WEIGHTS,       /* version, mode, rolling, deadline_ns: prepare for new weights */
     MS_WEIGHTS_READY, /* replica, epoch, version: the answer to UPDATE */
     MS_ADVANCE,  /* version: that the trainer is at; before the first SUBMIT: that it
                          is restored at, and has consumed as many batches */
@@ -138,7 +139,14 @@ enum ms_generate_why {
     MS_WHY_CHUNK,     /* the attempt ended at its max_tokens */
     MS_WHY_YIELDED,   /* of MS_ABORT: it makes way for one that could take longer */
     MS_WHY_PREEMPTED, /* of MS_ABORT: silent on a replica whose cache is full */
+    MS_WHY_REFUSED,   /* of MS_DROP: by an engine, as what no engine would take */
 };
+
+/* Of MS_DROP: nobody has asked for this. */
+static inline bool ms_generate_is_failure(uint16_t why)
+{
+    return why == MS_WHY_POISON || why == MS_WHY_DEADLINE || why == MS_WHY_REFUSED;
+}
 
 struct ms_generate_decision {
     uint64_t id, group;

@@ -655,6 +655,29 @@ static void test_progress_changes_the_order(void **state)
     assert_true(ms_scheduler_wake_ns(r.s) == MS_NEVER); /* nothing waits */
 }
 
+/* A fault of the request's own is not looked for on other replicas. */
+static void test_refused_fails_its_group_at_once(void **state)
+{
+    RIG(r, .seed = 1);
+    uint64_t first, second;
+
+    (void)state;
+    up(&r, 0, 1);
+    up(&r, 1, 1);
+    submit_now(&r, 1, 2);
+    DECIDED(&r, MS_SEND, MS_SEND);
+    first = r.d[0].id;
+    second = r.d[1].id;
+    EVENT(&r, MS_FAILED, .id = first, .attempt = 1, .keep = 1);
+    DECIDED(&r, MS_ABORT, MS_DROP);
+    assert_int_equal(r.d[0].id, second);
+    assert_int_equal(r.d[1].why, MS_WHY_REFUSED);
+    EVENT(&r, MS_FAILED, .id = second, .attempt = 1, .keep = 1); /* and so says this */
+    NOTHING(&r);
+    assert_int_equal(ms_scheduler_stats(r.s).failed, 1);
+    assert_int_equal(ms_scheduler_stats(r.s).groups, 0);
+}
+
 /* Samples of one prompt that are groups of their own have one probe together. */
 static void test_sibling_groups_have_one_probe(void **state)
 {
@@ -893,6 +916,7 @@ int main(void)
         cmocka_unit_test(test_chunks_move_on),
         cmocka_unit_test(test_longest_goes_first),
         cmocka_unit_test(test_progress_changes_the_order),
+        cmocka_unit_test(test_refused_fails_its_group_at_once),
         cmocka_unit_test(test_sibling_groups_have_one_probe),
         cmocka_unit_test(test_submitted_with_tokens),
         cmocka_unit_test(test_warm_replica),

@@ -193,11 +193,18 @@ static void later(struct ms_rollout *r, const struct open_call *c, uint32_t what
             .what = what, .id = c->id, .attempt = c->attempt, .tokens = c->tokens});
 }
 
-static void fail(struct ms_rollout *r, struct open_call *c, const char *why)
+/* `is_final`: the fault is the request's own. */
+static void
+fail(struct ms_rollout *r, struct open_call *c, const char *why, bool is_final)
 {
     if (c->request)
         snprintf(c->request->sample->failure, MS_ROLLOUT_FAILURE, "%s", why);
-    later(r, c, MS_FAILED);
+    ms_rollout_later(r,
+                     (struct ms_generate_event){.what = MS_FAILED,
+                                                .id = c->id,
+                                                .attempt = c->attempt,
+                                                .tokens = c->tokens,
+                                                .keep = is_final});
     ms_rollout_call_drop(r, c);
 }
 
@@ -225,7 +232,7 @@ static int take_chunk(struct ms_rollout *r,
                                    c->before + c->max_tokens,
                                    &err);
     if (rc < 0) {
-        fail(r, c, err.text);
+        fail(r, c, err.text, false);
         return -EBADMSG;
     }
     c->tokens = (uint32_t)c->request->sample->count;
@@ -300,6 +307,14 @@ static bool is_loss(Muster__Failure__Kind kind)
            kind == MUSTER__FAILURE__KIND__UNREACHABLE ||
            kind == MUSTER__FAILURE__KIND__SHUTTING_DOWN ||
            kind == MUSTER__FAILURE__KIND__DEADLINE;
+}
+
+/* Says the engine that no other would take the request either? */
+static bool is_refusal(const Muster__Failure *f)
+{
+    const char *name = f ? strrchr(f->type, '.') : NULL;
+
+    return f && strcmp(name ? name + 1 : f->type, MS_ROLLOUT_REFUSED) == 0;
 }
 
 static void describe(const Muster__Failure *f, char *out, size_t room)
@@ -377,7 +392,7 @@ static void failed(struct ms_rollout *r, struct open_call *c, const Muster__Fail
         ms_rollout_replica_down(r, rep, why);
     } else if (c->kind == CALL_GENERATE) {
         if (!ms_rollout_call_finish_whole(r, c))
-            fail(r, c, why);
+            fail(r, c, why, is_refusal(f));
     } else {
         answered(r, c, kind != MUSTER__FAILURE__KIND__NO_METHOD);
     }

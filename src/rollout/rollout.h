@@ -16,7 +16,8 @@
  *                      stream is cancelled, so an engine that ends with its stream needs none
  *   pause(), resume()  stop and go on decoding, around an update of the weights
  *   alive()            answered if the engine runs; nothing else is asked of it
- * All but generate may be missing.
+ * All but generate may be missing. A generate that fails is tried elsewhere, unless the type of
+ * its error is MS_ROLLOUT_REFUSED, in whatever module: then the group has failed.
  *
  * Replicas. A replica whose worker died is down: its requests go on elsewhere from the tokens
  * that have come. It is asked for again every MS_ROLLOUT_SEEK_NS, and used again when a
@@ -51,6 +52,7 @@
 #define MS_ROLLOUT_RID       33                   /* 32 hexadecimal digits */
 #define MS_ROLLOUT_LISTENERS 16
 #define MS_ROLLOUT_FORKED    "a scheduler is of no use in a forked child"
+#define MS_ROLLOUT_REFUSED   "RequestRefused"
 
 struct ms_rollout;
 

@@ -17,7 +17,7 @@ from muster.generate.group import (
     Groups,
     Sample,
 )
-from muster.generate.http_client import ServerError, ServerUnreachable
+from muster.generate.http_client import RequestRefused, ServerError, ServerUnreachable
 from muster.generate.http_engine import HttpEngine
 from muster.generate.lease import Lease
 from muster.generate.scheduler import Scheduler
@@ -32,6 +32,7 @@ __all__ = [
     "Groups",
     "HttpEngine",
     "Lease",
+    "RequestRefused",
     "Sample",
     "Scheduler",
     "ServerError",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 class GroupDropped(MusterError):
     """A group that will not be delivered. `reason`: "poison" (it failed on three replicas),
-    "deadline", "cancelled", "stale" or "filtered"; `group` has what there was of it."""
+    "refused" (by an engine, as what no other would take), "deadline", "cancelled", "stale" or "filtered"; `group` has what there was of it."""
 
     group: Group
     reason: str

@@ -37,6 +37,14 @@ class ServerError(RuntimeError):
         return type(self), (str(self), self.status, self.body)
 
 
+class RequestRefused(ServerError):
+    """The fault is the request's own: a scheduler asks no other replica, and its group has
+    failed. Any engine may raise it."""
+
+
+REFUSING = (400, 413, 422)  # statuses that say so
+
+
 class ServerUnreachable(ConnectionError):
     """No connection, a connection that was cut, or silence for too long."""
 
@@ -174,7 +182,8 @@ class Answer:
         self._writer.transport.abort()
 
     def error(self, text: str, body: str = "") -> ServerError:
-        return ServerError(f"{self.what}: {text}", self.status, body[:SHOWN_MAX])
+        cls = RequestRefused if self.status in REFUSING else ServerError
+        return cls(f"{self.what}: {text}", self.status, body[:SHOWN_MAX])
 
     async def begin(self) -> None:
         """Read the head."""

@@ -55,6 +55,8 @@ class HttpEngine:
     key: for `Authorization: Bearer`; $NAME is read from the worker's environment.
     start_timeout: until the server is ready; silence_timeout: without a token or answer.
     piece: tokens that are asked for at once of a server that cannot stream (llama.cpp).
+    retract: requests that are kept over an update of the weights give their cache back, and it
+    is computed anew with the new weights (SGLang); else the old cache stays.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class HttpEngine:
         start_timeout: float = 300.0,
         silence_timeout: float = 600.0,
         piece: int = 32,
+        retract: bool = False,
     ) -> None:
         if (url is None) == (command is None):
             raise TypeError("HttpEngine: either url= or command=")
@@ -82,6 +85,7 @@ class HttpEngine:
         self.version = version
         self._kind, self._model, self._piece = kind, model, piece
         self._start_timeout = start_timeout
+        self._kept = "retract" if retract else "keep"
         self._process: ServerProcess | None = None
         if command is not None:
             self._process = ServerProcess(command, env or {}, _of_rank(log))
@@ -176,23 +180,26 @@ class HttpEngine:
 
     async def pause(self, mode: str | None = None) -> None:
         """New requests wait for `resume`. Those that run are aborted ("abort"), end first
-        ("wait"), or stand still in the server ("keep", where it can). None: nothing runs,
-        or it is kept."""
-        if mode not in (None, "abort", "wait", "keep"):
-            raise ValueError(f'mode: "abort", "wait" or "keep", not {mode!r}')
+        ("wait"), or stand still in the server, with their cache ("keep") or without it
+        ("retract"), where it can. None: nothing runs, or it is kept."""
+        if mode not in (None, "abort", "wait", "keep", "retract"):
+            raise ValueError(
+                f'mode: "abort", "wait", "keep" or "retract", not {mode!r}'
+            )
         server = await self.server()
         if mode is None and self._running:
-            mode = "keep"
-        if mode == "keep" and "keep" not in server.pause_modes:
+            mode = self._kept
+        is_kept = mode in ("keep", "retract")
+        if is_kept and mode not in server.pause_modes:
             raise NotImplementedError(
-                f"a server of kind {server.kind} cannot keep requests while it is "
+                f"a server of kind {server.kind} cannot {mode} requests while it is "
                 'paused; use mode="abort" or "wait"'
             )
         if self._resumed is None:
             self._resumed = asyncio.get_running_loop().create_future()
         running = list(self._running.values())
-        if mode == "keep":
-            await server.pause("keep")
+        if is_kept:
+            await server.pause(str(mode))
             self._is_server_paused = True
             return
         for run in running:

@@ -88,7 +88,7 @@ class Server:
                     part = read(parsed(data))
                 except ServerError as error:
                     text = f"{answer.what}: {error}"
-                    raise ServerError(text, error.status, error.body) from None
+                    raise type(error)(text, error.status, error.body) from None
                 except (TypeError, AttributeError, LookupError, ValueError):
                     text = f"an event of an unknown form: {shown(data)}"
                     raise answer.error(text, data) from None
@@ -209,7 +209,7 @@ class Vllm(OpenAI):
 class SGLang(Server):
     kind = "sglang"
     generate_path = "/generate"
-    pause_modes = ("abort", "keep")
+    pause_modes = ("abort", "keep", "retract")
     has_update = True
     renamed = {"seed": "sampling_seed", "min_tokens": "min_new_tokens"}
 

@@ -38,7 +38,7 @@ FOLLOW_S = 0.5  # until a cluster of another size is noticed without news
 DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31
 FAILED_KEPT = 10_000  # groups that failed and that nobody has asked for
-_FAILURES = ("poison", "deadline")
+_FAILURES = ("poison", "refused", "deadline")
 
 
 def _with_settings(function: F) -> F:
