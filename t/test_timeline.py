@@ -130,3 +130,27 @@ def test_workers_and_wrong_arguments(own_session: Any) -> None:
         own_session.head.add_mark("a", "b", 1, "[1]")
     marks = [e for e in trace() if e["ph"] == "i"]
     assert len(marks) == 1 and "object object" in marks[0]["args"]["value"]
+
+
+def test_nothing_that_is_told_ends_a_run(
+    own_session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no repr")
+
+    monkeypatch.setattr("muster.timeline._has_warned", False)
+    nan = float("nan")
+    muster.timeline.start()
+    with muster.timeline.span("step", loss=nan, number=3, keys={(1, 2): 3}):
+        pass
+    muster.timeline.mark("late", left=float("inf"))
+    with pytest.warns(UserWarning, match="count: nan") as seen:
+        muster.timeline.count("loss", nan)
+        muster.timeline.mark("odd", value=Odd())
+        muster.timeline.add_span("odd", 1, 2, value=Odd())
+    assert len(seen) == 1
+    events = trace()
+    (step,) = spans(events, "step")
+    assert step["args"] == {"loss": "nan", "number": 3, "keys": "{(1, 2): 3}"}
+    assert [e["args"] for e in events if e["ph"] == "i"] == [{"left": "inf"}]
