@@ -217,3 +217,26 @@ def test_a_bad_checkpoint_changes_nothing(session: None, tmp_path: Path) -> None
     assert a.status()["done"] == 1
     with pytest.raises(FileNotFoundError):
         muster.save_shards(tmp_path / "nowhere")
+
+
+def test_what_comes_behind_an_interrupted_take_is_given_back(session: None) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    shards = muster.Shards("i", 10, 10)
+    only = shards.take()
+    assert only is not None
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Interrupted):
+            shards.take()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    only.give_back()
+    again = shards.take(timeout=20)
+    assert again is not None and again.start == 0

@@ -138,7 +138,7 @@ class Shards:
             left = max(0.0, deadline - monotonic())
             wait = min(left, POLL_S)
             asked = {"count": count, "wait_ns": _core.ns(wait)}
-            found = self._ask("take_shards", asked, wait)
+            found = self._take(asked, wait)
             if found["shards"] or found["state"] == _COMPLETE:
                 return [Shard(self, taken) for taken in found["shards"]]
             if found["state"] == _FAILED:
@@ -147,6 +147,27 @@ class Shards:
                 raise DeadlineExceeded(
                     f"shards {self.name!r}: others have the last ones, and none came back"
                 )
+
+    def _take(self, asked: _core.Message, wait: float) -> _core.Message:
+        told = api.live_head().ask("take_shards", {"name": self.name, **asked})
+        try:
+            return _answer(told, wait)
+        except (MusterError, ValueError):
+            raise  # it was refused
+        except BaseException:  # Ctrl-C: what comes now would be nobody's
+            import threading
+
+            threading.Thread(
+                target=self._give_back, args=(told, wait), daemon=True
+            ).start()
+            raise
+
+    def _give_back(self, told: _core.Operation, wait: float) -> None:
+        try:
+            for taken in _answer(told, wait)["shards"]:
+                Shard(self, taken).give_back()
+        except (MusterError, ValueError, TimeoutError):
+            return  # the queue, or the session, has ended
 
     def _failure(self) -> ShardsFailed:
         status = self.status()
@@ -207,8 +228,12 @@ def _opened(name: str) -> Shards:
 
 
 def _ask(verb: str, fields: _core.Message, wait: float = 0.0) -> _core.Message:
+    return _answer(api.live_head().ask(verb, fields), wait)
+
+
+def _answer(told: _core.Operation, wait: float) -> _core.Message:
     try:
-        return api.live_head().ask(verb, fields).result(wait + api.ANSWER_S)
+        return told.result(wait + api.ANSWER_S)
     except _core.Refused as e:
         text, _, code = e.args
         raise (ValueError if code == EEXIST else MusterError)(text) from None
