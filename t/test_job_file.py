@@ -60,6 +60,20 @@ def test_a_file_that_is_right(home: Home, tmp_path: Path) -> None:
     assert home.json("check", str(file))["created_by_the_controller"] == 3
 
 
+def test_the_least_nodes_are_enough(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    nodes = 'nodes: [{name: n, cpus: 1, count: "2:4"}]\n'
+    role = 'roles: {a: {command: [sleep, "1"], num_cpus: 1, world_size: "%s"}}\n'
+    file.write_text(nodes + role % "2:4")
+    said = home.run("check", str(file))
+    assert said.returncode == 0, said.stderr
+    assert "is right: 2 to 4 nodes, 1 role" in said.stdout
+    file.write_text(nodes + role % "3:4")
+    said = home.run("check", str(file))
+    assert (said.returncode, said.stdout) == (6, ""), said
+    assert "it fits with 2 workers" in said.stderr and "n2" not in said.stderr
+
+
 def test_files_that_are_wrong(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     for old, new, code, why in (

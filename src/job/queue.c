@@ -22,7 +22,7 @@ static uint64_t less(uint64_t from, uint64_t taken)
     return from > taken ? from - taken : 0;
 }
 
-static void take(struct ms_job_demand *from, const struct ms_job_demand *taken)
+void ms_job_demand_take(struct ms_job_demand *from, const struct ms_job_demand *taken)
 {
     from->cpu_milli = less(from->cpu_milli, taken->cpu_milli);
     from->memory = less(from->memory, taken->memory);
@@ -84,7 +84,7 @@ static void go_through(struct ms_job_claim *claims,
             say_lack(c, lacks, free);
             blocked = c;
         } else {
-            take(free, &c->wants);
+            ms_job_demand_take(free, &c->wants);
             is_anybody_there = true;
         }
     }
@@ -112,7 +112,7 @@ int ms_job_queue_decide(struct ms_job_claim *claims,
         if (ms_job_demand_is_nothing(&c->wants))
             continue;
         if (c->is_holding) {
-            take(&free, &c->wants);
+            ms_job_demand_take(&free, &c->wants);
             is_anybody_there = true;
         } else {
             waiting[n++] = c;

@@ -38,6 +38,8 @@ struct ms_job_claim {
 
 bool ms_job_demand_is_nothing(const struct ms_job_demand *d);
 void ms_job_demand_add(struct ms_job_demand *to, const struct ms_job_demand *more);
+/* What is less than 0 then is 0. */
+void ms_job_demand_take(struct ms_job_demand *from, const struct ms_job_demand *taken);
 
 /* Decide of all claims. What those hold or may take now is gone for the others. 0 or
  * -ENOMEM. *left, if given, is what nobody has taken or waits for. */

@@ -93,6 +93,7 @@ struct ms_orch_answer {
     const struct ms_reservation *reservations; /* reserve, describe: one */
     size_t count;
     uint64_t cursor; /* list: where a watch goes on */
+    uint32_t first;  /* reserve: the number of the first piece that was asked for */
 };
 
 struct ms_orch_event {

@@ -124,3 +124,33 @@ def test_one_file_on_local_and_ray(
     finally:
         jobs.run("delete", "both")
     until(lambda: "there is no job" in jobs.run("get", "job/both", code=5))
+
+
+NODES = """
+name: part
+nodes: [{name: n, cpus: 1, gpus: 4, count: "2:4"}]
+roles:
+  side: {command: [sleep, "1000"], num_gpus_per_worker: 4, world_size: "2:4", restart: rank}
+"""
+
+
+def test_three_of_four_nodes_and_one_that_comes_later(jobs: Jobs) -> None:  # noqa: F811
+    """Each fills one of Ray's."""
+    cluster = RayCluster(3, dashboard=True)
+    try:
+        url = f"http://{cluster.where['url'].removeprefix('http://')}"
+        jobs.write(NODES)
+        jobs.run("submit", "--on", "ray", "--address", url, "job.yaml", timeout_s=240)
+
+        def wait_nodes(count: int) -> None:
+            until(lambda: len(jobs.get("part")["nodes"]) == count, SLOW_S)
+            until(lambda: jobs.get("part")["roles"][0]["running"] == count, SLOW_S)
+
+        wait_nodes(3)
+        assert "has 3 of 4 nodes like n0" in jobs.texts("part")
+        cluster.add("n3")
+        wait_nodes(4)
+        assert "has 4 of 4 nodes like n0" in jobs.texts("part")
+        jobs.run("delete", "part")
+    finally:
+        cluster.stop()

@@ -115,6 +115,7 @@ static int grow(struct ms_head_op *op)
     struct ms_cluster *c = op->cluster;
     uint32_t first = (uint32_t)c->count;
     Muster__PlaceCluster request = *c->spec->place;
+    Muster__Scope scope = MUSTER__SCOPE__INIT;
     const struct ms_place_claim claim = {.request = &request,
                                          .cluster = c->name,
                                          .driver = c->driver,
@@ -126,6 +127,13 @@ static int grow(struct ms_head_op *op)
 
     if (what(op)->memory)
         request.memory = what(op)->memory;
+    if (what(op)->n_nodes) {
+        if (request.scope)
+            scope = *request.scope;
+        scope.nodes = what(op)->nodes;
+        scope.n_nodes = what(op)->n_nodes;
+        request.scope = &scope;
+    }
     rc = ms_place_claim(op->head, &claim, &more, &op->table, &op->error);
     if (rc < 0)
         return rc;

@@ -66,7 +66,8 @@ static struct ms_lease_piece *add_piece(struct ms_lease *l, uint32_t number)
         l->pieces = more;
         l->capacity = room;
     }
-    l->pieces[l->count] = (struct ms_lease_piece){.number = number};
+    l->pieces[l->count] =
+        (struct ms_lease_piece){.number = number, .is_for = MS_FLEET_NO_NODE};
     return &l->pieces[l->count++];
 }
 
@@ -85,6 +86,29 @@ const char *ms_fleet_node(const struct ms_lent_piece *p)
     return p->agent ? p->agent : p->node;
 }
 
+static uint32_t find_described(const struct ms_fleet *f, const char *name)
+{
+    for (size_t k = 0; k < f->whole.count; k++)
+        if (strcmp(f->whole.shapes[k]->name, name) == 0)
+            return (uint32_t)k;
+    return MS_FLEET_NO_NODE;
+}
+
+void ms_lease_assign(struct ms_lease *l,
+                     uint32_t first,
+                     const uint32_t *nodes,
+                     size_t count)
+{
+    size_t all = count ? count : l->fleet->whole.count;
+
+    for (size_t i = 0; !l->fleet->is_here && i < l->count; i++) {
+        struct ms_lease_piece *p = &l->pieces[i];
+
+        if (p->number >= first && p->number - first < all)
+            p->is_for = count ? nodes[p->number - first] : p->number - first;
+    }
+}
+
 void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *said)
 {
     struct ms_lease_piece *p = find_piece(l, said->number);
@@ -96,6 +120,8 @@ void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *said)
         return;
     p->is_over = said->phase == MS_PHASE_ENDED;
     l->was_begun = l->was_begun || said->phase == MS_PHASE_STARTING;
+    if (l->fleet->is_here && said->node && p->is_for == MS_FLEET_NO_NODE)
+        p->is_for = find_described(l->fleet, said->node);
     if (node && (!p->node || strcmp(p->node, node) != 0)) {
         free(p->node);
         p->node = strdup(node);
@@ -275,18 +301,6 @@ static const char *own_name(const struct ms_fleet *f, const char *node)
     return strncmp(node, f->agent_prefix, len) == 0 ? node + len : node;
 }
 
-static const struct ms_lease_piece *
-find_by_node(const struct ms_fleet *f, const struct ms_lease *l, size_t k, bool is_over)
-{
-    const char *name = f->whole.shapes[k]->name;
-
-    for (size_t i = 0; i < l->count; i++)
-        if (l->pieces[i].is_over == is_over && l->pieces[i].node &&
-            strcmp(own_name(f, l->pieces[i].node), name) == 0)
-            return &l->pieces[i];
-    return NULL;
-}
-
 /* One that is lent, and it is not known yet which. */
 static bool has_nameless(const struct ms_lease *l)
 {
@@ -296,25 +310,22 @@ static bool has_nameless(const struct ms_lease *l)
     return false;
 }
 
-bool ms_fleet_find_lost(const struct ms_fleet *f,
-                        const char *key,
-                        uint32_t *number,
-                        uint32_t *node)
+bool ms_fleet_look(const struct ms_fleet *f, const char *key, struct ms_fleet_node *out)
 {
     const struct ms_lease *l = ms_lease_find(f, key);
 
-    if (!l || !l->is_held || l->is_ending || l->asks || has_nameless(l))
+    if (!l || !l->is_held || l->is_ending || ms_lease_is_asked(l) || has_nameless(l))
         return false;
-    for (size_t k = 0; k < f->whole.count; k++) {
-        const struct ms_lease_piece *over = find_by_node(f, l, k, true);
+    memset(out, 0, f->whole.count * sizeof *out);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct ms_lease_piece *p = &l->pieces[i];
 
-        if (find_by_node(f, l, k, false) || (!over && !f->is_here))
+        if (p->is_for >= f->whole.count || (p->is_over && out[p->is_for].is_lent))
             continue;
-        *number = over ? over->number : MS_FLEET_NO_PIECE;
-        *node = (uint32_t)k;
-        return true;
+        out[p->is_for] = (struct ms_fleet_node){
+            .is_lent = !p->is_over, .has_ended = p->is_over, .number = p->number};
     }
-    return false;
+    return true;
 }
 
 bool ms_fleet_is_held(const struct ms_fleet *f, const char *key)

@@ -44,12 +44,17 @@ bool ms_fleet_lends(const struct ms_fleet *f, const char *node);
 /* Give back all that this driver has. */
 void ms_fleet_driver_gone(struct ms_head *h, uint64_t driver);
 bool ms_fleet_has(const struct ms_fleet *f, uint64_t driver);
-/* Of a reservation of whole nodes: one that is not lent now, and its piece that has ended
- * (MS_FLEET_NO_PIECE: it was given back already). */
-bool ms_fleet_find_lost(const struct ms_fleet *f,
-                        const char *key,
-                        uint32_t *number,
-                        uint32_t *node);
+/* A described node, in a reservation of whole nodes. */
+struct ms_fleet_node {
+    bool is_lent;
+    bool has_ended;  /* it was lent, and its piece was not given back */
+    uint32_t number; /* of the piece */
+};
+/* All of them, `out` has room for each. False: it cannot be said now, as nothing is held or
+ * something of it is being asked for. */
+bool ms_fleet_look(const struct ms_fleet *f,
+                   const char *key,
+                   struct ms_fleet_node *out);
 /* It is lent, or is being asked for. */
 bool ms_fleet_is_held(const struct ms_fleet *f, const char *key);
 /* It is lent, and those of its nodes that have not ended have joined. */

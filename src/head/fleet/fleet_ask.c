@@ -23,6 +23,7 @@ struct ask {
     struct ms_head_op *op;        /* NULL: nobody waits for the answer */
     struct ms_orch_op *under_way; /* NULL: the watch is not there yet */
     int64_t deadline_ns;
+    bool is_answered; /* and is destroyed when that was told */
 };
 
 static struct ask *ask_create(struct ms_lease *l, enum kind kind, struct ms_head_op *op)
@@ -46,6 +47,14 @@ static struct ms_lease *ask_destroy(struct ask *a)
     free(a);
     l->asks--;
     return l;
+}
+
+bool ms_lease_is_asked(const struct ms_lease *l)
+{
+    ms_list_each (a, &l->fleet->asks, struct ask, link)
+        if (a->lease == l && !a->is_answered)
+            return true;
+    return false;
 }
 
 void ms_fleet_asks_finish(struct ms_fleet *f)
@@ -122,11 +131,14 @@ static void fail_reserve(const struct ask *a, const struct ms_error *why)
 
 static void reserved(struct ask *a, const struct ms_orch_answer *answer)
 {
+    const Muster__Reserve *m = a->op->request->reserve;
     struct ms_lease *l = a->lease;
 
     l->is_held = true;
     for (size_t i = 0; answer->count > 0 && i < answer->reservations[0].count; i++)
         ms_lease_note(l, answer->reservations[0].pieces[i]);
+    if (m->whole)
+        ms_lease_assign(l, answer->first, m->nodes, m->n_nodes);
 }
 
 /* It cannot be asked now: it is tried again, unless all ends with the head. */
@@ -163,6 +175,7 @@ static void on_done(void *arg,
     struct ask *a = arg;
     struct ms_lease *l = a->lease;
 
+    a->is_answered = true;
     if (a->kind == RESERVE && rc == 0)
         reserved(a, answer);
     if (a->kind == RELEASE && rc == 0)
@@ -188,11 +201,31 @@ static void fail(struct ask *a, struct ms_error why)
 
 /* ---- asking ------------------------------------------------------------------------ */
 
+/* Of all described nodes only those that are meant; `out` is to be freed. */
+static int choose_nodes(struct ms_place_request *pieces,
+                        const Muster__Reserve *m,
+                        struct ms_bundle **out,
+                        struct ms_error *err)
+{
+    *out = calloc(m->n_nodes, sizeof **out);
+    if (!*out)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < m->n_nodes; i++) {
+        if (m->nodes[i] >= pieces->count)
+            return ms_error_set(err, -EINVAL, "there is no node %u", m->nodes[i]);
+        (*out)[i] = pieces->bundles[m->nodes[i]];
+    }
+    pieces->bundles = *out;
+    pieces->count = m->n_nodes;
+    return 0;
+}
+
 static int begin_reserve(struct ask *a, struct ms_error *err)
 {
     struct ms_fleet *f = a->lease->fleet;
     const Muster__Reserve *m = a->op->request->reserve;
     MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
+    MS_CLEANUP(ms_cleanup_free) struct ms_bundle *chosen = NULL;
     const struct ms_agent_start start = {.head = f->address,
                                          .secret_file = f->secret_file};
     struct ms_reserve r = {.key = a->lease->key,
@@ -204,11 +237,10 @@ static int begin_reserve(struct ask *a, struct ms_error *err)
     if (rc < 0)
         return rc;
     r.pieces = m->whole ? f->whole.pieces : w.request;
-    if (m->whole && m->one_node) {
-        if (m->node >= r.pieces.count)
-            return ms_error_set(err, -EINVAL, "there is no node %u", m->node);
-        r.pieces.bundles += m->node;
-        r.pieces.count = 1;
+    if (m->whole && m->n_nodes) {
+        rc = choose_nodes(&r.pieces, m, &chosen, err);
+        if (rc < 0)
+            return rc;
     }
     r.pieces.name = r.key;
     if (r.timeout_ns <= 0)
@@ -268,7 +300,7 @@ static void cancel(struct ms_lease *l)
     struct ms_fleet *f = l->fleet;
 
     ms_list_each (a, &f->asks, struct ask, link)
-        if (a->lease == l && a->kind == RESERVE) {
+        if (a->lease == l && a->kind == RESERVE && !a->is_answered) {
             if (a->under_way)
                 f->o->ops->cancel(a->under_way);
             else

@@ -19,10 +19,13 @@
 #define MS_FLEET_PROBE_NS (1 * MS_NS_PER_S) /* to ask again one that cannot be asked */
 #define MS_FLEET_AGAIN_NS (5 * MS_NS_PER_S) /* to give back what could not be */
 
+#define MS_FLEET_NO_NODE UINT32_MAX
+
 struct ms_lease_piece {
     uint32_t number;
     bool is_over;
-    char *node; /* NULL: not known yet */
+    char *node;      /* NULL: not known yet */
+    uint32_t is_for; /* the described node that it stands for; MS_FLEET_NO_NODE: none */
 };
 
 struct ms_lease {
@@ -70,6 +73,12 @@ const char *ms_fleet_node(const struct ms_lent_piece *p);
 /* These pieces (none: all) have been given back; so have their nodes, before who asked for
  * it hears of that. */
 void ms_lease_given_back(struct ms_lease *l, const uint32_t *numbers, size_t count);
+/* What pieces from `first` on stand for: these described nodes, or with a count of 0 all, in
+ * order. On this machine a piece stands for the node whose name it has. */
+void ms_lease_assign(struct ms_lease *l,
+                     uint32_t first,
+                     const uint32_t *nodes,
+                     size_t count);
 /* What the orchestrator has said of a piece. */
 void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *p);
 
@@ -83,5 +92,7 @@ void ms_fleet_asks_go(struct ms_fleet *f, const struct ms_error *why);
 /* Give it back without being asked to; what it is reserving is cancelled. */
 void ms_fleet_give_back(struct ms_lease *l);
 void ms_fleet_asks_finish(struct ms_fleet *f);
+/* Something is asked of it, and was not answered. */
+bool ms_lease_is_asked(const struct ms_lease *l);
 
 #endif

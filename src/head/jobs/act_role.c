@@ -503,6 +503,7 @@ static void on_resized(struct ms_job_doing *d, int rc, const struct ms_error *wh
 
 void ms_act_resize(struct ms_job_doing *d)
 {
+    MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_trusted(d->job);
     Muster__ResizeCluster resize = MUSTER__RESIZE_CLUSTER__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     const struct ms_cluster *c = cluster_of(d);
@@ -524,6 +525,8 @@ void ms_act_resize(struct ms_job_doing *d)
     resize.cluster = name;
     resize.world_size = d->count;
     resize.memory = memory_of(d);
+    resize.nodes = ms_field_strings(nodes); /* also those that have come since */
+    resize.n_nodes = ms_field_count(nodes);
     resize.grace_ns = (uint64_t)GRACE_NS;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
     m.resize = &resize;

@@ -12,7 +12,7 @@
  *   check.c     the check of its nodes, in pairs
  *   ends.c      ends of processes, those that come together as one event
  *   drain.c     ranks that will go work on what they have, and get nothing new
- *   machines.c  what is reserved for a job
+ *   machines.c  what is reserved for a job; mend.c: it is kept whole; grow.c: nodes that come later
  *   signs.c     signs of work, and stacks
  *   spec.c      clusters of a job: its roles, its driver
  *   simulated.c jobs on sim: nothing is started

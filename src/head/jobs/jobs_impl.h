@@ -9,6 +9,7 @@
 #include "io/loop.h"
 #include "job/core/core.h"
 #include "job/file.h"
+#include "job/node_ranges.h"
 #include "job/queue.h"
 #include "orchestrator/orchestrator.h"
 
@@ -22,8 +23,11 @@
 #define MS_JOB_MEND_NS       (2 * MS_NS_PER_S)  /* a node that was lost */
 #define MS_JOB_MEND_MAX_NS   (60 * MS_NS_PER_S) /* after it could not be had */
 #define MS_JOB_BACK_NS                                                                 \
-    (60 * MS_NS_PER_S)    /* for its machines to come back to a new head */
-#define MS_JOB_KEY "job." /* before the names of reservations */
+    (60 * MS_NS_PER_S) /* for its machines to come back to a new head */
+#define MS_JOB_MORE_NS       (20 * MS_NS_PER_S) /* for a node that the job can do without */
+#define MS_JOB_MORE_AGAIN_NS (5 * MS_NS_PER_S) /* when it was not lent */
+#define MS_JOB_MORE_ASKS_MAX ((size_t)64)      /* such questions at a time */
+#define MS_JOB_KEY           "job."            /* before the names of reservations */
 
 /* Which incarnation of the core each rank of a role has. */
 struct ms_job_ranks {
@@ -98,9 +102,19 @@ struct ms_hosted {
     /* machines.c */
     struct ms_fleet *fleet; /* NULL: the head's own nodes, or none yet */
     bool is_on_ours; /* it runs on nodes that have joined the head by themselves */
-    bool is_mending;
+    bool is_mending; /* something is asked for: a lost node, or more of them */
     unsigned mend_failures; /* one after the other */
     struct ms_timer mend;
+    uint32_t *least; /* the nodes that it needs; ms_job_nodes_least */
+    size_t least_count;
+
+    /* grow.c */
+    uint8_t *node_is; /* enum ms_job_node_is, of each described node */
+    bool knows_nodes; /* `node_is` is not from before the head was started */
+    size_t more_asks; /* under way */
+    uint32_t more_came;
+    int64_t more_again_ns;
+    uint64_t more_of; /* the RESERVE that waits for their answers; 0: none */
 };
 
 struct ms_jobs {
@@ -138,6 +152,15 @@ const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
 
 /* Those whose turn has come start; the others are told what they wait for. */
 void ms_jobs_admit(struct ms_jobs *j);
+/* What is left of the machine for a job that runs there, beyond what it has. False: its
+ * machines are elsewhere, and nobody here counts them. */
+bool ms_jobs_left(struct ms_hosted *job, struct ms_job_demand *left);
+/* Take that much of it. False: there is less, and nothing has changed. */
+bool ms_jobs_take(struct ms_jobs *j,
+                  const struct ms_job_demand *wants,
+                  struct ms_job_demand *left);
+/* What one of its nodes takes of the machine. */
+struct ms_job_demand ms_hosted_node_demand(const struct ms_hosted *job, uint32_t node);
 
 /* ---- feed.c ------------------------------------------------------------------------ */
 
@@ -288,6 +311,15 @@ void ms_act_release(struct ms_job_doing *d);
 void ms_act_avoid(struct ms_job_doing *d, const char *node, const char *reason);
 int ms_machines_init(struct ms_hosted *job, struct ms_error *err);
 void ms_machines_finish(struct ms_hosted *job);
+/* A request for machines of the job; the message borrows from the others. */
+struct ms_job_reserve {
+    Muster__PlaceGroup pieces;
+    Muster__Reserve reserve;
+    Muster__DriverToHead request;
+};
+void ms_reserve_fill(const struct ms_hosted *job, struct ms_job_reserve *r);
+/* Of the nodes that it needs. */
+void ms_reserve_fill_least(const struct ms_hosted *job, struct ms_job_reserve *r);
 /* Reserve again what the head before had; it is the same. */
 void ms_machines_recover(struct ms_hosted *job);
 /* The names of its nodes that are there, NULL-terminated, malloc'd, borrowed texts. */
@@ -295,6 +327,25 @@ const char **ms_machines_nodes(const struct ms_hosted *job);
 /* The same without those that the core avoids; all of them, if it avoids all. */
 const char **ms_machines_trusted(const struct ms_hosted *job);
 bool ms_machines_are_back(const struct ms_hosted *job);
+
+/* ---- mend.c ------------------------------------------------------------------------ */
+
+int ms_mend_init(struct ms_hosted *job); /* its timer */
+/* All that it needs: it is the same if it is held, and else asked for anew. */
+void ms_mend_begin_again(struct ms_hosted *job);
+
+/* ---- grow.c ------------------------------------------------------------------------ */
+
+/* Nothing is held. */
+void ms_grow_forget(struct ms_hosted *job);
+/* The job has what it needs: answer the RESERVE when all others were asked for. */
+void ms_grow_reserved(struct ms_job_doing *d);
+/* See what there is. False: that is not known now. */
+bool ms_grow_look(struct ms_hosted *job);
+/* A node to be asked for again, and its piece that is to be given back (or none). */
+bool ms_grow_find_lost(const struct ms_hosted *job, uint32_t *node, uint32_t *number);
+/* Ask for nodes that it can do without, if it is time to. */
+void ms_grow_try(struct ms_hosted *job);
 
 /* ---- spec.c ------------------------------------------------------------------------ */
 

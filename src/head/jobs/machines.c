@@ -1,4 +1,4 @@
-/* machines.c - what is reserved for a job, and kept whole */
+/* machines.c - what is reserved for a job */
 #include "base/cleanup.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
@@ -139,217 +139,39 @@ static int open_fleet(struct ms_hosted *job, struct ms_error *err)
 
 /* ---- asking ----------------------------------------------------------------------- */
 
-static void fill_reserve(const struct ms_hosted *job,
-                         Muster__PlaceGroup *pieces,
-                         Muster__Reserve *reserve,
-                         Muster__DriverToHead *m)
+void ms_reserve_fill(const struct ms_hosted *job, struct ms_job_reserve *r)
 {
-    pieces->name = (char *)(uintptr_t)job->key;
-    pieces->timeout_ns = job->file.timeout_s
-                             ? job->file.timeout_s * (uint64_t)MS_NS_PER_S
-                             : (uint64_t)RESERVE_NS;
-    reserve->pieces = pieces;
-    reserve->whole = true;
-    m->body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESERVE;
-    m->reserve = reserve;
+    muster__place_group__init(&r->pieces);
+    muster__reserve__init(&r->reserve);
+    muster__driver_to_head__init(&r->request);
+    r->pieces.name = (char *)(uintptr_t)job->key;
+    r->pieces.timeout_ns = job->file.timeout_s
+                               ? job->file.timeout_s * (uint64_t)MS_NS_PER_S
+                               : (uint64_t)RESERVE_NS;
+    r->reserve.pieces = &r->pieces;
+    r->reserve.whole = true;
+    r->request.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESERVE;
+    r->request.reserve = &r->reserve;
 }
 
-/* ---- keeping it whole -------------------------------------------------------------- */
-
-/* Nodes that were lost are asked for again: on this machine their agents are started anew.
- * One question after the other: the piece that has ended is given back, then another is
- * asked for. */
-struct mend {
-    struct ms_jobs *jobs;
-    char name[MS_NAME_MAX + 1];
-    uint32_t node;
-};
-
-static struct ms_hosted *job_of(const struct mend *m)
+void ms_reserve_fill_least(const struct ms_hosted *job, struct ms_job_reserve *r)
 {
-    return m->jobs->is_ending ? NULL : ms_hosted_find(m->jobs, m->name);
+    ms_reserve_fill(job, r);
+    r->reserve.nodes = job->least;
+    r->reserve.n_nodes = job->file.node_range_count ? job->least_count : 0;
 }
 
-static struct mend *mend_create(struct ms_hosted *job, uint32_t node)
-{
-    struct mend *m = calloc(1, sizeof *m);
-
-    if (!m)
-        return NULL;
-    m->jobs = job->jobs;
-    m->node = node;
-    memcpy(m->name, job->name, sizeof m->name);
-    return m;
-}
-
-/* It is to have all of its machines. */
-static bool is_wanted(const struct ms_hosted *job)
-{
-    struct ms_job_view v = ms_job_core_view(job->core);
-
-    return v.is_held && !ms_job_stage_is_over(v.stage) &&
-           v.stage != MS_JOB_STAGE_STOPPING && v.stage != MS_JOB_STAGE_SUSPENDING;
-}
-
-/* Look again soon; after a failure later each time, and the first one is said. That the
- * orchestrator cannot be asked is a matter of its own (on_silence). */
-static void look_again(struct ms_hosted *job, int rc, const struct ms_error *why)
-{
-    int64_t wait_ns = MS_JOB_MEND_NS;
-
-    if (rc == 0 || rc == -EAGAIN || rc == -EACCES)
-        job->mend_failures = 0;
-    else if (job->mend_failures++ == 0)
-        ms_hosted_note(job, MS_JOB_WARNING, "its machines: %s", why->text);
-    for (unsigned i = 1; i < job->mend_failures && wait_ns < MS_JOB_MEND_MAX_NS; i++)
-        wait_ns *= 2;
-    ms_timer_set(&job->mend, wait_ns);
-}
-
-static void on_again(struct ms_head_op *op, void *arg)
-{
-    struct mend *m = arg;
-    struct ms_hosted *job = job_of(m);
-    struct ms_error why = {0};
-    int rc = ms_head_op_result(op, &why);
-
-    if (job) {
-        job->is_mending = false;
-        ms_timer_set(&job->jobs->recover, 0);
-        if (is_wanted(job))
-            look_again(job, rc, &why);
-    }
-    ms_head_op_unref(op);
-    free(m);
-}
-
-/* All of what the head before had: it is the same, or if none of its nodes is left they are
- * asked for anew. */
-static void begin_again(struct ms_hosted *job)
-{
-    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
-    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
-    Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
-    struct mend *m = mend_create(job, 0);
-
-    fill_reserve(job, &pieces, &reserve, &r);
-    job->is_mending = m && ms_head_request_then(head_of(job), &r, on_again, m) != NULL;
-    if (!job->is_mending)
-        free(m);
-}
-
-/* Without any piece that lives there may be no reservation that one could be added to. */
-static void on_mended(struct ms_head_op *op, void *arg)
-{
-    struct mend *m = arg;
-    struct ms_hosted *job = job_of(m);
-    struct ms_error why = {0};
-    int rc = ms_head_op_result(op, &why);
-
-    if (job) {
-        job->is_mending = false;
-        if (rc == 0) {
-            ms_hosted_note(job,
-                           MS_JOB_INFO,
-                           "node %s is there again",
-                           job->file.has_nodes ? job->file.nodes[m->node]->name
-                                               : "localhost");
-            ms_hosted_feed(job, &(struct ms_job_event){.what = MS_JOB_ROOM});
-        }
-        if (is_wanted(job)) {
-            look_again(job, rc == -ENOENT ? 0 : rc, &why);
-            if (rc == -ENOENT)
-                begin_again(job);
-        }
-    }
-    ms_head_op_unref(op);
-    free(m);
-}
-
-static bool ask_mend(struct ms_hosted *job, struct mend *m)
-{
-    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
-    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
-    Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    fill_reserve(job, &pieces, &reserve, &r);
-    reserve.more = reserve.one_node = true;
-    reserve.node = m->node;
-    return ms_head_request_then(head_of(job), &r, on_mended, m) != NULL;
-}
-
-/* If it was not, the timer tries again; unless all is given back meanwhile. */
-static void on_given_back(struct ms_head_op *op, void *arg)
-{
-    struct mend *m = arg;
-    struct ms_hosted *job = job_of(m);
-    struct ms_error why = {0};
-    int rc = ms_head_op_result(op, &why);
-
-    if (job) {
-        job->is_mending = rc == 0 && is_wanted(job) && ask_mend(job, m);
-        if (is_wanted(job) && rc < 0)
-            look_again(job, rc, &why);
-        else if (is_wanted(job))
-            ms_timer_set(&job->mend, MS_JOB_MEND_NS);
-    }
-    if (!job || !job->is_mending)
-        free(m);
-    ms_head_op_unref(op);
-}
-
-static bool give_back(struct ms_hosted *job, uint32_t number, struct mend *m)
-{
-    Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
-    Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    release.key = job->key;
-    release.numbers = &number;
-    release.n_numbers = 1;
-    r.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
-    r.release_pieces = &release;
-    return ms_head_request_then(head_of(job), &r, on_given_back, m) != NULL;
-}
-
-static void begin_mend(struct ms_hosted *job, uint32_t number, uint32_t node)
-{
-    struct mend *m = mend_create(job, node);
-
-    if (!m)
-        return;
-    job->is_mending =
-        number == MS_FLEET_NO_PIECE ? ask_mend(job, m) : give_back(job, number, m);
-    if (!job->is_mending)
-        free(m);
-}
-
-static void on_mend(void *arg)
-{
-    struct ms_hosted *job = arg;
-    struct ms_job_view v = ms_job_core_view(job->core);
-    uint32_t number, node;
-
-    if (!v.is_held || ms_job_stage_is_over(v.stage) || job->is_mending)
-        return;
-    if (!job->fleet) {
-        ms_machines_recover(job);
-        return;
-    }
-    if (!is_wanted(job))
-        return;
-    ms_fleet_probe(job->fleet);
-    if (!ms_fleet_is_held(job->fleet, job->key))
-        begin_again(job);
-    else if (!job->is_recovering && v.can_ask &&
-             ms_fleet_find_lost(job->fleet, job->key, &number, &node))
-        begin_mend(job, number, node);
-    ms_timer_set(&job->mend, MS_JOB_MEND_NS);
-}
+/* ---- life -------------------------------------------------------------------------- */
 
 int ms_machines_init(struct ms_hosted *job, struct ms_error *err)
 {
-    if (ms_timer_init(&job->mend, head_of(job)->loop, on_mend, job) < 0)
+    size_t count = ms_job_nodes_count(&job->file);
+
+    job->node_is = calloc(count, sizeof *job->node_is);
+    job->least = calloc(count, sizeof *job->least);
+    if (!job->node_is || !job->least || ms_mend_init(job) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
+    job->least_count = ms_job_nodes_least(&job->file, job->least);
     return 0;
 }
 
@@ -357,6 +179,8 @@ void ms_machines_finish(struct ms_hosted *job)
 {
     ms_timer_finish(&job->mend);
     ms_fleet_destroy(MS_TAKE(job->fleet));
+    free(job->node_is);
+    free(job->least);
 }
 
 /* ---- actions ----------------------------------------------------------------------- */
@@ -365,7 +189,7 @@ static void on_reserved(struct ms_job_doing *d, int rc, const struct ms_error *w
 {
     if (rc == 0) {
         ms_timer_set(&d->job->mend, MS_JOB_MEND_NS);
-        ms_doing_done(d);
+        ms_grow_reserved(d);
     } else if (rc == -ETIMEDOUT) {
         ms_doing_failed(d, MS_JOB_NO_ROOM, NULL, 0, why->text);
     } else {
@@ -375,10 +199,8 @@ static void on_reserved(struct ms_job_doing *d, int rc, const struct ms_error *w
 
 void ms_act_reserve(struct ms_job_doing *d)
 {
-    Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
-    Muster__Reserve reserve = MUSTER__RESERVE__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_hosted *job = d->job;
+    struct ms_job_reserve r;
     struct ms_error why = {0};
 
     job->is_on_ours = ms_machines_are_there(job);
@@ -391,8 +213,9 @@ void ms_act_reserve(struct ms_job_doing *d)
         ms_doing_failed_with(d, why.code ? why.code : -EIO, &why);
         return;
     }
-    fill_reserve(job, &pieces, &reserve, &m);
-    ms_doing_ask(d, &m, on_reserved);
+    ms_grow_forget(job);
+    ms_reserve_fill_least(job, &r);
+    ms_doing_ask(d, &r.request, on_reserved);
 }
 
 static void on_released(struct ms_job_doing *d, int rc, const struct ms_error *why)
@@ -450,7 +273,7 @@ void ms_machines_recover(struct ms_hosted *job)
         ms_timer_set(&job->mend, MS_JOB_MEND_NS); /* and try again */
         return;
     }
-    begin_again(job);
+    ms_mend_begin_again(job);
     ms_timer_set(&job->mend, MS_JOB_MEND_NS);
 }
 

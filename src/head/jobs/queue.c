@@ -11,6 +11,7 @@
 #include "head/jobs/jobs_impl.h"
 #include "resource/shape.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,26 +42,41 @@ static const struct ms_job_demand *machine_of(struct ms_jobs *j)
     return &j->machine;
 }
 
-static struct ms_job_demand wants_of(const struct ms_hosted *job,
-                                     const struct ms_job_demand *machine)
+struct ms_job_demand ms_hosted_node_demand(const struct ms_hosted *job, uint32_t node)
 {
-    struct ms_job_demand sum = {0};
-    bool is_on_ours =
-        is_holding(stage_of(job)) ? job->is_on_ours : ms_machines_are_there(job);
+    const Muster__NodeShape *n = job->file.nodes[node];
+
+    return (struct ms_job_demand){.cpu_milli = n->cpus < 0
+                                                   ? machine_of(job->jobs)->cpu_milli
+                                                   : n->cpus * UINT64_C(1000),
+                                  .memory = n->memory,
+                                  .devices = (uint32_t)n->n_devices};
+}
+
+/* What it needs, and of those that run what they have beyond that; after a restart of the head
+ * this is not known at first. */
+static struct ms_job_demand wants_of(const struct ms_hosted *job, bool is_holding)
+{
+    struct ms_job_demand sum = {0}, one;
+    bool is_on_ours = is_holding ? job->is_on_ours : ms_machines_are_there(job);
 
     if (is_on_ours || ms_hosted_is_simulated(job))
         return sum;
     if (!job->file.has_nodes)
-        return *machine;
-    for (size_t i = 0; i < job->file.node_count; i++) {
-        const Muster__NodeShape *n = job->file.nodes[i];
+        return *machine_of(job->jobs);
+    for (size_t i = 0; i < job->least_count; i++) {
+        one = ms_hosted_node_demand(job, job->least[i]);
+        ms_job_demand_add(&sum, &one);
+    }
+    for (size_t i = 0; is_holding && i < job->file.node_range_count; i++) {
+        const struct ms_job_node_range *r = &job->file.node_ranges[i];
+        uint32_t count = job->knows_nodes
+                             ? ms_job_nodes_held(&job->file, i, job->node_is)
+                             : r->count.max;
 
-        ms_job_demand_add(
-            &sum,
-            &(struct ms_job_demand){.cpu_milli = n->cpus < 0 ? machine->cpu_milli
-                                                             : n->cpus * UINT64_C(1000),
-                                    .memory = n->memory,
-                                    .devices = (uint32_t)n->n_devices});
+        one = ms_hosted_node_demand(job, (uint32_t)r->first);
+        for (uint32_t k = r->count.min; k < count; k++)
+            ms_job_demand_add(&sum, &one);
     }
     return sum;
 }
@@ -146,29 +162,68 @@ static void tell(struct ms_hosted *const *jobs,
     }
 }
 
-void ms_jobs_admit(struct ms_jobs *j)
+/* All that hold something or wait for it, and what they want. 0, -ENOMEM; both are to be
+ * freed. */
+static int gather(struct ms_jobs *j,
+                  struct ms_hosted ***jobs,
+                  struct ms_job_claim **claims,
+                  size_t *count)
 {
-    const struct ms_job_demand *machine = machine_of(j);
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_job_claim *claims = calloc(j->count + 1, sizeof *claims);
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_hosted **jobs = calloc(j->count + 1, sizeof(struct ms_hosted *));
-    size_t count = 0;
-
+    *claims = calloc(j->count + 1, sizeof **claims);
+    *jobs = calloc(j->count + 1, sizeof(struct ms_hosted *));
+    *count = 0;
+    if (!*claims || !*jobs)
+        return -ENOMEM;
     ms_list_each (job, &j->all, struct ms_hosted, link) {
         enum ms_job_stage s = stage_of(job);
 
-        if (!claims || !jobs || count == j->count)
+        if (*count == j->count)
             break;
         if (s != MS_JOB_STAGE_QUEUED && !is_holding(s))
             continue;
-        jobs[count] = job;
-        claims[count++] = (struct ms_job_claim){
+        (*jobs)[*count] = job;
+        (*claims)[(*count)++] = (struct ms_job_claim){
             .place = {job->file.priority, job->submitted_ns, job->id},
-            .wants = wants_of(job, machine),
+            .wants = wants_of(job, is_holding(s)),
             .is_holding = is_holding(s)};
     }
-    if (count && ms_job_queue_decide(claims, count, machine, NULL) == 0)
-        for (size_t i = 0; i < count; i++)
-            tell(jobs, claims, count, i);
+    return 0;
+}
+
+void ms_jobs_admit(struct ms_jobs *j)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_job_claim *claims = NULL;
+    MS_CLEANUP(ms_cleanup_free) struct ms_hosted **jobs = NULL;
+    size_t count = 0;
+
+    if (gather(j, &jobs, &claims, &count) < 0 || count == 0 ||
+        ms_job_queue_decide(claims, count, machine_of(j), NULL) < 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        tell(jobs, claims, count, i);
+}
+
+bool ms_jobs_left(struct ms_hosted *job, struct ms_job_demand *left)
+{
+    struct ms_jobs *j = job->jobs;
+    MS_CLEANUP(ms_cleanup_free) struct ms_job_claim *claims = NULL;
+    MS_CLEANUP(ms_cleanup_free) struct ms_hosted **jobs = NULL;
+    size_t count = 0;
+
+    if (ms_hosted_is_on_ray(job))
+        return false;
+    if (gather(j, &jobs, &claims, &count) < 0 ||
+        ms_job_queue_decide(claims, count, machine_of(j), left) < 0)
+        *left = (struct ms_job_demand){0};
+    return true;
+}
+
+bool ms_jobs_take(struct ms_jobs *j,
+                  const struct ms_job_demand *wants,
+                  struct ms_job_demand *left)
+{
+    if (ms_job_demand_lacks(wants, machine_of(j), left))
+        return false;
+    ms_job_demand_take(left, wants);
+    return true;
 }
