@@ -189,12 +189,24 @@ static void sweep(struct ms_jobs *j)
             ms_hosted_destroy(job);
 }
 
+/* Nodes have joined by themselves. */
+static void tell_room(struct ms_jobs *j)
+{
+    if (!j->has_room)
+        return;
+    j->has_room = false;
+    ms_list_each (job, &j->all, struct ms_hosted, link)
+        if (job->is_on_ours && !ms_job_stage_is_over(stage_of(job)))
+            ms_hosted_feed(job, &(struct ms_job_event){.what = MS_JOB_ROOM});
+}
+
 static void on_later(void *arg)
 {
     struct ms_jobs *j = arg;
 
     if (j->is_ending)
         return;
+    tell_room(j);
     ms_jobs_admit(j);
     sweep(j);
     ms_head_op_retry_all(&j->waiting);
@@ -233,6 +245,14 @@ void ms_jobs_worker_exited(struct ms_jobs *j,
         return; /* of an action under way, which tells of it */
     ms_job_exit_text(exit, &text);
     ms_ends_add(job, &report, ms_buf_str(&text) ? ms_buf_str(&text) : "");
+}
+
+void ms_jobs_node_came(struct ms_jobs *j, const char *node)
+{
+    if (!j || j->is_ending || ms_jobs_lend(j, node))
+        return;
+    j->has_room = true;
+    ms_jobs_changed(j);
 }
 
 struct ms_fleet *ms_jobs_fleet(const struct ms_jobs *j, const char *key)

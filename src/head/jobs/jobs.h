@@ -45,6 +45,8 @@ void ms_jobs_destroy(struct ms_jobs *j); /* NULL is nothing */
 void ms_jobs_worker_exited(struct ms_jobs *j,
                            const struct ms_slot *slot,
                            const Muster__Exit *exit);
+/* A node has joined: jobs that run on such nodes have more room. NULL has no jobs. */
+void ms_jobs_node_came(struct ms_jobs *j, const char *node);
 /* The orchestrator of the job whose reservation has this key; NULL: there is none. */
 struct ms_fleet *ms_jobs_fleet(const struct ms_jobs *j, const char *key);
 /* This node is lent to a job. */

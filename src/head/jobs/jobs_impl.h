@@ -126,6 +126,7 @@ struct ms_jobs {
     struct ms_timer recover, later;
     struct ms_job_demand machine; /* queue.c; nothing: not looked at yet */
     size_t count;
+    bool has_room; /* a node of ours has joined, and nobody was told yet */
     bool is_ending;
 };
 

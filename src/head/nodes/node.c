@@ -6,6 +6,7 @@
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/nodes/child_agent.h"
 #include "head/ops/op.h"
 #include "head/place/place.h"
@@ -273,6 +274,7 @@ void ms_node_is_ready(struct ms_node *n, Muster__AgentReady *ready)
     n->pid = ready->pid ? ready->pid : n->pid;
     n->cpus = ready->shape ? (uint32_t)ready->shape->cpus : 0;
     ms_place_node_came(n->head, n);
+    ms_jobs_node_came(n->head->jobs, n->name);
 }
 
 /* An agent that has dialled knows its folder only when it was welcomed. */
