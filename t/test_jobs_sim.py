@@ -51,3 +51,12 @@ def test_a_job_on_sim_without_roles(jobs: Jobs) -> None:  # noqa: F811
     for command in ("check", "submit"):
         said = jobs.run(command, "job.yaml", code=2)
         assert "job.yaml:2:5: on sim: it has no role with" in said, said
+
+
+def test_all_nodes_of_a_range_are_there(jobs: Jobs) -> None:  # noqa: F811
+    jobs.submit(
+        'name: wide\non: sim\nnodes: [{name: n, gpus: 1, count: "2:4"}]\nroles:\n'
+        '  a: {worker_cls: w.A, world_size: "2:4", num_gpus_per_worker: 1}\n'
+    )
+    until(lambda: jobs.get("wide")["roles"][0]["running"] == 4)
+    jobs.run("delete", "wide")
