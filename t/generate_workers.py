@@ -28,7 +28,8 @@ def answer(prompt: list[int], seq: int, length: int) -> list[int]:
 
 class Engine:
     """sampling: "length" (tokens until it ends by itself), "pace" (seconds for each chunk),
-    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "refuse", "hang", "hang_seq", "linger" (at
+    "chunk" (tokens of one), and what is to go wrong: "die", "raise", "refuse", "abort",
+    "hang", "hang_seq", "linger" (at
     the first attempt its stream does not end behind its answer). "waits": seconds in which it
     says only that it is there. "hold": after so many tokens the first attempt waits until
     `release`, or new weights, come: a request that is held runs, however slow the machine is.
@@ -42,10 +43,12 @@ class Engine:
         self.go = asyncio.Event()
         self.go.set()
         self.released = asyncio.Event()
+        self.held: set[str] = set()  # that were ever
 
     async def _hold(self, request, context):
         made = len(context) - len(request["prompt"])
         if request["attempt"] == 1 and made == (request["sampling"] or {}).get("hold"):
+            self.held.add(request["rid"])
             await self.released.wait()
 
     async def release(self):
@@ -73,6 +76,9 @@ class Engine:
         for _ in range(int(sampling.get("waits", 0) / 0.1)):
             await asyncio.sleep(0.1)
             yield {"tokens": []}
+        if sampling.get("abort"):
+            yield {"tokens": [], "finish_reason": "abort"}
+            return
         if sampling.get("die") == request["seq"]:
             os.kill(os.getpid(), 9)
         while len(context) < last:
@@ -115,6 +121,7 @@ class Engine:
         return {
             "running": sorted(self.running),
             "aborted": self.aborted,
+            "held": sorted(self.held),
             "log": self.log,
             "version": self.version,
             "pid": os.getpid(),
@@ -128,6 +135,27 @@ class PausableEngine(Engine):
 
     async def resume(self):
         self.go.set()
+
+
+class RefusingEngine(PausableEngine):
+    """Its pauses fail."""
+
+    async def pause(self):
+        raise RuntimeError("cannot stand still")
+
+
+class HesitatingEngine(PausableEngine):
+    """So many of its resumes fail."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    async def resume(self):
+        if self.times > 0:
+            self.times -= 1
+            raise RuntimeError("cannot go on")
+        await super().resume()
 
 
 class SlowPausableEngine(PausableEngine):

@@ -99,7 +99,7 @@ def test_asyncio(cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         for group in found:
             check(group, 10, 2)
         assert [group async for group in sched] == []
-        slow = {"length": 50, "pace": 0.01}
+        slow = {"length": 50, "hold": 10}
         group = sched.submit([9], n=2, max_new_tokens=99, sampling=slow)
         with pytest.raises(DeadlineExceeded, match="2 of 2 replicas"):
             await sched.get_batch_async(1, timeout=0.05)
@@ -154,18 +154,18 @@ def test_a_whole_answer_is_not_sent_again(cluster: Make, how: str, reason: str) 
 def test_a_lost_replica_resumes_elsewhere(cluster: Make, how: str) -> None:
     c = cluster(Engine, 3)
     pids = [one["pid"] for one in c.execute_all_sync("seen")]
-    options = {"silence": 1.0, "probe": 1.0} if how == "stopped" else {}
+    options = {"silence": 5.0, "probe": 5.0} if how == "stopped" else {}
     with Scheduler(c, slots=4, **options) as sched:
-        sampling = {"length": 60, "pace": 0.02}
+        sampling = {"length": 400, "pace": 0.02}
         groups = [
-            sched.submit([i], n=3, max_new_tokens=99, sampling=sampling)
+            sched.submit([i], n=3, max_new_tokens=999, sampling=sampling)
             for i in range(3)
         ]
         until(lambda: sched.stats()["replicas"][1]["tokens"] > 30)
         os.kill(pids[1], signal.SIGKILL if how == "killed" else signal.SIGSTOP)
         try:
             for group in groups:
-                check(group.result(WAIT_S), 60, 3)
+                check(group.result(WAIT_S), 400, 3)
             stats = sched.stats()
             assert stats["resumed"] >= 1 and stats["delivered"] == 3
             assert stats["replicas"][1]["state"] == "down"
@@ -200,6 +200,9 @@ def test_poison_fails_after_three_replicas(cluster: Make) -> None:
         with pytest.raises(GroupDropped, match="no way") as caught:
             bad.result(WAIT_S)
         assert caught.value.reason == "poison"
+        aborted = sched.submit([3], max_new_tokens=9, sampling={"abort": True})
+        with pytest.raises(GroupDropped, match="aborted it, unasked"):
+            aborted.result(WAIT_S)
         check(good.result(WAIT_S), 10, 2)
         sched.submit([1], max_new_tokens=9, sampling={"raise": "never"})
         with pytest.raises(GroupDropped, match="never"):

@@ -4,8 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from generate_workers import PausableEngine, SlowPausableEngine
-from muster import DeadlineExceeded
+from generate_workers import (
+    HesitatingEngine,
+    PausableEngine,
+    RefusingEngine,
+    SlowPausableEngine,
+)
+from muster import DeadlineExceeded, MusterError
 from muster.generate import Group, Scheduler
 from test_generate import WAIT_S, check, until
 
@@ -88,3 +93,30 @@ def test_a_replica_that_is_drained_while_it_stands_still(cluster: Make) -> None:
         until(lambda: stands(c) == [False, False])
         c.execute_all_sync("release")
         check(group.result(WAIT_S), 10, 2)
+
+
+def test_an_engine_that_cannot_pause_says_so(cluster: Make) -> None:
+    c = cluster(RefusingEngine, 2)
+    with Scheduler(c) as sched:
+        group = held(sched)
+        kept = sched.weights(version=1, mode="keep")
+        with pytest.raises(MusterError, match=r"still: .*cannot stand still"), kept:
+            raise AssertionError("its weights would change while it generates")
+        with pytest.raises(MusterError, match=r"still: .*cannot stand still"):
+            sched.pause("keep")
+        sched.resume()
+        assert sched.version == 0
+        c.execute_all_sync("release")
+        check(group.result(WAIT_S), 10, 2)
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_an_engine_that_does_not_resume_at_once(cluster: Make, times: int) -> None:
+    """It is asked again; after three times its replica is down, until it answers."""
+    c = cluster(HesitatingEngine, 1, args=(times,))
+    with Scheduler(c) as sched:
+        group = held(sched)
+        with sched.weights(version=1, mode="keep"):
+            c.execute_all_sync("set_weights", 1)
+        check(group.result(WAIT_S), 10, 2)
+        assert {one.attempt for one in group.samples} == {1 if times < 3 else 2}

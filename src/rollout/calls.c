@@ -269,6 +269,10 @@ static void finished(struct ms_rollout *r, struct open_call *c)
     struct ms_rollout_sample *s = c->request ? c->request->sample : NULL;
     bool is_full = c->tokens >= c->before + c->max_tokens;
 
+    if (s && strcmp(s->reason, "abort") == 0 && c->tokens == c->before) {
+        fail(r, c, "its engine has aborted it, unasked, before its first token", false);
+        return;
+    }
     if (s && strcmp(s->reason, "abort") == 0) {
         s->reason[0] = '\0';
         later(r, c, MS_ABORTED);
@@ -364,6 +368,8 @@ static void answered(struct ms_rollout *r, struct open_call *c, bool has_method)
         later(r, c, MS_ABORTED);
     if (kind == CALL_PAUSE && !has_method)
         rep->no_pause = true;
+    if (kind == CALL_RESUME)
+        rep->resumes = 0;
     ms_rollout_call_drop(r, c);
     if (kind == CALL_PROBE)
         ms_rollout_later(r,
@@ -393,6 +399,12 @@ static void failed(struct ms_rollout *r, struct open_call *c, const Muster__Fail
     } else if (c->kind == CALL_GENERATE) {
         if (!ms_rollout_call_finish_whole(r, c))
             fail(r, c, why, is_refusal(f));
+    } else if (kind != MUSTER__FAILURE__KIND__NO_METHOD &&
+               (c->kind == CALL_PAUSE || c->kind == CALL_RESUME)) {
+        enum call_kind asked = c->kind;
+
+        ms_rollout_call_drop(r, c);
+        ms_rollout_weights_refused(r, rep, asked, why);
     } else {
         answered(r, c, kind != MUSTER__FAILURE__KIND__NO_METHOD);
     }

@@ -17,7 +17,8 @@
  *   pause(), resume()  stop and go on decoding, around an update of the weights
  *   alive()            answered if the engine runs; nothing else is asked of it
  * All but generate may be missing. A generate that fails is tried elsewhere, unless the type of
- * its error is MS_ROLLOUT_REFUSED, in whatever module: then the group has failed.
+ * its error is MS_ROLLOUT_REFUSED, in whatever module: then the group has failed. An
+ * answer that ends with "abort" goes on behind its tokens; without any it has failed.
  *
  * Replicas. A replica whose worker died is down: its requests go on elsewhere from the tokens
  * that have come. It is asked for again every MS_ROLLOUT_SEEK_NS, and used again when a
@@ -51,6 +52,7 @@
 #define MS_ROLLOUT_FAILURE   512                  /* bytes of why a sample failed */
 #define MS_ROLLOUT_RID       33                   /* 32 hexadecimal digits */
 #define MS_ROLLOUT_LISTENERS 16
+#define MS_ROLLOUT_RESUMES   3 /* that fail in a row before a replica is given up */
 #define MS_ROLLOUT_FORKED    "a scheduler is of no use in a forked child"
 #define MS_ROLLOUT_REFUSED   "RequestRefused"
 
@@ -203,7 +205,8 @@ int ms_rollout_weights_begin(struct ms_rollout *r,
                              int64_t deadline_ns);
 /* The next replica to give the weights to: 1. At a barrier not before all of them can get
  * them. 0: there is none left, and the update has ended or waits for ms_rollout_weights_ready.
- * -EAGAIN: wait. */
+ * -EAGAIN: wait. -EREMOTEIO: an engine has failed to pause; the `failure` of its replica, which
+ * is up, says why. Give the update up then. */
 int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica);
 /* That one has them. The update ends with the last. */
 int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t replica);
@@ -215,7 +218,8 @@ int ms_rollout_restored(struct ms_rollout *r, uint32_t replica);
 uint32_t ms_rollout_version(struct ms_rollout *r);
 
 /* Send nothing until resume; what runs is aborted and goes on later, ends (wait), or stands
- * still in its engine (keep). 0 from ms_rollout_is_paused when it is so; else -EAGAIN. */
+ * still in its engine (keep). 0 from ms_rollout_is_paused when it is so; else -EAGAIN, or -EREMOTEIO
+ * as above. */
 int ms_rollout_pause(struct ms_rollout *r, enum ms_weights_mode mode);
 int ms_rollout_is_paused(struct ms_rollout *r);
 int ms_rollout_resume(struct ms_rollout *r);

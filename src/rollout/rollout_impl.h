@@ -64,6 +64,8 @@ struct replica {
     enum { UPDATE_NONE, UPDATE_PAUSING, UPDATE_TOLD, UPDATE_GIVEN } update;
     bool is_pausing;  /* by ms_rollout_pause, not answered yet */
     bool is_standing; /* its engine was told to pause, and not yet to resume */
+    bool has_refused; /* to pause; `failure` says why */
+    uint32_t resumes; /* that have failed in a row */
     bool no_pause;    /* its engine has no such method */
     int64_t seek_ns, load_ns;
     uint64_t tokens;
@@ -231,6 +233,12 @@ void ms_rollout_group_delivered(struct ms_rollout *r, uint64_t id);
 /* weights.c */
 void ms_rollout_weights_tell(struct ms_rollout *r, struct replica *rep);
 void ms_rollout_weights_paused(struct ms_rollout *r, struct replica *rep);
+/* Its engine has failed to pause or to resume: what waits for the pause fails, and a resume
+ * is tried again. */
+void ms_rollout_weights_refused(struct ms_rollout *r,
+                                struct replica *rep,
+                                enum call_kind asked,
+                                const char *why);
 /* Resume its engine, if nothing wants it to stand still. */
 void ms_rollout_weights_go_on(struct ms_rollout *r, struct replica *rep);
 void ms_rollout_weights_updated(struct ms_rollout *r, uint32_t version);

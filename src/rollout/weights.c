@@ -2,6 +2,7 @@
 #include "rollout/rollout_impl.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 static struct replica *replica_at(const struct ms_rollout *r, size_t i)
 {
@@ -50,6 +51,7 @@ static bool stand_still(struct ms_rollout *r, struct replica *rep)
     if (rep->no_pause || !ms_rollout_call_start(r, rep, CALL_PAUSE, NULL))
         return false;
     rep->is_standing = true;
+    rep->has_refused = false;
     return true;
 }
 
@@ -70,7 +72,7 @@ void ms_rollout_weights_go_on(struct ms_rollout *r, struct replica *rep)
     if (!rep->is_standing || rep->update != UPDATE_NONE || is_paused ||
         is_pause_open(rep))
         return;
-    rep->is_standing = false;
+    rep->is_standing = rep->has_refused = false;
     if (!rep->no_pause)
         ms_rollout_call_start(r, rep, CALL_RESUME, NULL);
 }
@@ -80,6 +82,37 @@ static void all_go_on(struct ms_rollout *r)
     for (size_t i = 0; i < r->replica_count; i++)
         if (replica_at(r, i) && r->replicas[i]->state == MS_ROLLOUT_UP)
             ms_rollout_weights_go_on(r, r->replicas[i]);
+}
+
+void ms_rollout_weights_refused(struct ms_rollout *r,
+                                struct replica *rep,
+                                enum call_kind asked,
+                                const char *why)
+{
+    bool is_wanted = rep->update != UPDATE_NONE || rep->is_pausing;
+
+    rep->is_standing = true; /* for all that we know */
+    if (asked == CALL_PAUSE && is_wanted) {
+        rep->has_refused = true;
+        snprintf(rep->failure, sizeof rep->failure, "%s", why);
+        ms_rollout_news(r);
+    } else if (asked == CALL_RESUME && ++rep->resumes >= MS_ROLLOUT_RESUMES) {
+        rep->resumes = 0;
+        ms_rollout_replica_down(r, rep, why);
+    } else {
+        ms_rollout_weights_go_on(r, rep);
+    }
+}
+
+static bool has_some_refused(const struct ms_rollout *r)
+{
+    for (size_t i = 0; i < r->replica_count; i++) {
+        const struct replica *rep = replica_at(r, i);
+
+        if (rep && rep->state == MS_ROLLOUT_UP && rep->has_refused)
+            return true;
+    }
+    return false;
 }
 
 void ms_rollout_weights_tell(struct ms_rollout *r, struct replica *rep)
@@ -161,6 +194,8 @@ int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica)
         return rc;
     if (!r->is_updating)
         return 0; /* it ended with the last one that was ready */
+    if (has_some_refused(r))
+        return -EREMOTEIO;
     told = look(r, &is_some_untold);
     if (told && (r->is_rolling || !is_some_untold)) {
         told->update = UPDATE_GIVEN;
@@ -292,6 +327,8 @@ int ms_rollout_is_paused(struct ms_rollout *r)
     if (!r->is_paused)
         return -EINVAL;
     s = ms_scheduler_stats(r->core);
+    if (r->pause_mode == MS_WEIGHTS_KEEP && has_some_refused(r))
+        return -EREMOTEIO;
     if (r->pause_mode != MS_WEIGHTS_KEEP)
         return s.running + s.aborting == 0 ? 0 : -EAGAIN;
     for (size_t i = 0; i < r->replica_count; i++)

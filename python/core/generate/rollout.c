@@ -551,6 +551,21 @@ static PyObject *rollout_rid(PyObject *self, PyObject *args)
 
 /* ---- weights ----------------------------------------------------------------------- */
 
+/* Why an engine has not paused. */
+static PyObject *raise_refusal(struct ms_rollout *r)
+{
+    struct ms_rollout_replica_stats s;
+    struct ms_error err = {0};
+
+    for (uint32_t i = 0; ms_rollout_replica_stats(r, i, &s); i++)
+        if (s.state == MS_ROLLOUT_UP && s.failure[0]) {
+            ms_error_set(
+                &err, -EREMOTEIO, "replica %u did not stand still: %s", i, s.failure);
+            return core_raise(&err);
+        }
+    return raise_errno(-EREMOTEIO, "pause");
+}
+
 /* (version, mode, rolling, seconds or None) */
 static PyObject *rollout_weights_begin(PyObject *self, PyObject *args)
 {
@@ -587,6 +602,8 @@ static PyObject *rollout_weights_next(PyObject *self, PyObject *unused)
     Py_END_ALLOW_THREADS;
     if (rc == -EAGAIN)
         Py_RETURN_NONE;
+    if (rc == -EREMOTEIO)
+        return raise_refusal(r);
     if (rc < 0)
         return raise_errno(rc, "weights");
     return PyLong_FromLong(rc > 0 ? (long)replica : -1L);
@@ -597,6 +614,8 @@ static PyObject *rollout_is_paused(PyObject *self, PyObject *unused)
     struct ms_rollout *r = rollout_get(self);
     int rc = ms_rollout_is_paused(r);
 
+    if (rc == -EREMOTEIO)
+        return raise_refusal(r);
     return rc == 0 || rc == -EAGAIN ? PyBool_FromLong(rc == 0)
                                     : raise_errno(rc, "pause");
 }
