@@ -8,6 +8,8 @@ from doc_rig import blocks_of
 from helpers import Driver
 from test_doc import run
 
+WAIT_S = 60.0
+
 DRIVER = """
 import os, sys, threading, time
 import muster
@@ -34,8 +36,12 @@ except KeyboardInterrupt:
 """,
     "shutdown": """
 muster.shutdown()
+end = time.monotonic() + 60
+while any(one["state"] == "up" for one in sched.stats()["replicas"]):
+    assert time.monotonic() < end
+    time.sleep(0.01)
 try:
-    sched.get_batch(1, timeout=1)
+    sched.get_batch(1, timeout=0.1)
 except muster.DeadlineExceeded as e:
     print(e, flush=True)
 sched.close()
@@ -60,16 +66,16 @@ print('ready', flush=True)
 def test_nothing_is_left(tmp_path: Path, how: str) -> None:
     script = f"import os; os.chdir({str(tmp_path)!r})\n{DRIVER}{ENDS[how]}"
     driver = Driver(script, tmp_path)
-    said = driver.line()
+    said = driver.line(WAIT_S)
     if how == "shutdown":
         assert "0 of 2 replicas are up" in said
-        assert driver.line() == "ready"
+        assert driver.line(WAIT_S) == "ready"
     if how == "killed":
         driver.signal(signal.SIGKILL)
     if how == "interrupted":
         driver.signal(signal.SIGINT)
-        assert driver.line() == "interrupted"
-    code, _, err = driver.end()
+        assert driver.line(WAIT_S) == "interrupted"
+    code, _, err = driver.end(WAIT_S)
     assert code == (-signal.SIGKILL if how == "killed" else 0), err
     assert driver.left() == []
     assert not [one for one in tmp_path.iterdir() if one.name.startswith("lengths.")]

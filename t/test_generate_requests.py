@@ -354,15 +354,16 @@ def test_explain_stats_and_timeline(cluster: Make) -> None:
 def test_resize_keeps_work(cluster: Make) -> None:
     c = cluster(Engine, 3)
     with Scheduler(c, slots=4) as sched:
-        sampling = {"length": 50, "pace": 0.02}
+        sampling = {"length": 50, "hold": 10}
         groups = [
             sched.submit([i], n=3, max_new_tokens=99, sampling=sampling)
             for i in range(3)
         ]
-        until(lambda: all(one["tokens"] > 5 for one in sched.stats()["replicas"]))
+        until(lambda: all(one["tokens"] == 30 for one in sched.stats()["replicas"]))
         sched.resize(1)
         assert len(c) == 1 and len(sched.stats()["replicas"]) == 1
         sched.resize(2)
+        c.execute_all_sync("release")
         for group in groups:
             check(group.result(WAIT_S), 50, 3)
         moved = [one for group in groups for one in group.samples if one.attempt > 1]
@@ -395,18 +396,18 @@ def test_two_schedulers_on_one_cluster(cluster: Make) -> None:
 
 
 def test_a_request_that_waits_in_its_engine_does_not_hang(cluster: Make) -> None:
-    with Scheduler(cluster(Engine, 2), silence=3, probe=5) as sched:
-        group = sched.submit([1], max_new_tokens=10, sampling={"waits": 6})
+    with Scheduler(cluster(Engine, 2), silence=6, probe=5) as sched:
+        group = sched.submit([1], max_new_tokens=10, sampling={"waits": 9})
         check(group.result(WAIT_S), 10, 1)
         assert group.samples[0].attempt == 1
 
 
 def test_a_request_that_hangs_goes_elsewhere(cluster: Make) -> None:
-    with Scheduler(cluster(Engine, 2), silence=0.5) as sched:
+    with Scheduler(cluster(Engine, 2), silence=2) as sched:
         sampling = {"length": 10, "hang": 1}
         group = sched.submit([1], n=2, max_new_tokens=20, sampling=sampling)
         check(group.result(WAIT_S), 10, 2)
-        assert {one.attempt for one in group.samples} == {2}
+        assert all(one.attempt >= 2 for one in group.samples)
 
 
 def test_a_request_that_kills_its_workers(cluster: Make) -> None:
@@ -414,17 +415,18 @@ def test_a_request_that_kills_its_workers(cluster: Make) -> None:
     with Scheduler(c) as sched:
         good = [
             sched.submit(
-                [i], n=2, max_new_tokens=99, sampling={"length": 60, "pace": 0.01}
+                [i], n=2, max_new_tokens=99, sampling={"length": 60, "hold": 10}
             )
             for i in range(3)
         ]
-        until(lambda: sched.stats()["running"] == 6)
+        until(lambda: sum(one["tokens"] for one in sched.stats()["replicas"]) == 60)
         bad = sched.submit([1], max_new_tokens=9, sampling={"die": 0})
         with pytest.raises(GroupDropped, match="signal 9") as caught:
             bad.result(WAIT_S)
         assert caught.value.reason == "poison"
         states = [one["state"] for one in sched.stats()["replicas"]]
         assert sorted(states) == ["down"] * 3 + ["up"]
+        c[states.index("up")].execute_all_sync("release")
         for group in good:
             check(group.result(WAIT_S), 60, 2)
 

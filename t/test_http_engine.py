@@ -187,8 +187,8 @@ def test_llama_cpp_says_what_goes_wrong(cluster: Make, fake: Any) -> None:
 
 def test_a_server_that_falls_silent(cluster: Make, fake: Any) -> None:
     server = fake("vllm")
-    c = cluster(HttpEngine, kwargs={"url": server.url, "silence_timeout": 0.5})
-    with pytest.raises(ServerUnreachable, match=r"did not come within 0\.5 s"):
+    c = cluster(HttpEngine, kwargs={"url": server.url, "silence_timeout": 2})
+    with pytest.raises(ServerUnreachable, match=r"did not come within 2 s"):
         list(c.execute_rank_zero_sync("generate", request([HANG, 1])))
     until(lambda: server.ended == ["cut"])
 
@@ -303,9 +303,9 @@ def test_a_server_that_does_not_start(cluster: Make) -> None:
         RuntimeError, match=r"exit code 1 before.*\n.*\n  CUDA out of mem"
     ):
         cluster(HttpEngine, kwargs={"command": command("vllm", "--fail", "exit")})
-    silent = {"command": command("vllm", "--fail", "never"), "start_timeout": 3}
+    silent = {"command": command("vllm", "--fail", "never"), "start_timeout": 10}
     with pytest.raises(
-        ServerUnreachable, match=r"(?s)not ready within 3 s: .*loading the"
+        ServerUnreachable, match=r"(?s)not ready within 10 s: .*loading the"
     ):
         cluster(HttpEngine, kwargs=silent)
     with pytest.raises(FileNotFoundError, match="no-such-server"):

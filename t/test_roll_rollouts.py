@@ -209,15 +209,16 @@ def test_a_killed_replica_and_an_update_of_the_weights(roles: Any) -> None:
     actor = roles[0]
 
     async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
-        first = await scheduler.get_batch(asked(pace=0.01), 0, 4)
+        first = await scheduler.get_batch(asked(pace=0.05), 0, 4)
         starts(first)
         while scheduler.router_manager.size() == 0:  # the next step's run ahead
             await asyncio.sleep(0.01)
         await scheduler.pause_sampling()
         await asyncio.gather(*actor.execute_all_async("set_weights", 1))
-        step = asyncio.create_task(scheduler.get_batch(asked(pace=0.01), 1, 4))
         stats = scheduler.router_manager.scheduler.stats
-        while not stats()["replicas"][1]["tokens"]:
+        before = stats()["replicas"][1]["tokens"]
+        step = asyncio.create_task(scheduler.get_batch(asked(pace=0.05), 1, 4))
+        while stats()["replicas"][1]["tokens"] == before:
             await asyncio.sleep(0.01)
         os.kill(actor[1].execute_rank_zero_sync("pid"), signal.SIGKILL)
         batch = await step

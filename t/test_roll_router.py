@@ -73,7 +73,7 @@ def test_requests_as_dataprotos(cluster: Make) -> None:
 def test_an_aborted_request_goes_on(cluster: Make) -> None:
     async def main(manager: roll.RouterManager) -> None:
         client = manager.create_client_sync()
-        first = request(1, length=40, pace=0.01)
+        first = request(1, length=40, pace=0.05)
         task = asyncio.ensure_future(client.generate_request(first, "a", 1))
         while manager.scheduler.stats()["replicas"][0]["tokens"] < 3:
             await asyncio.sleep(0.01)

@@ -28,7 +28,7 @@ LINES_MAX = 40  # last ones of the server's output, for errors
 LINE_MAX = 1000  # characters of one of them
 STOP_S = 5.0  # between SIGTERM and SIGKILL
 LOG_S = 1.0  # for the last lines of a server that has ended
-DEATH_S = 0.5  # between a cut connection and the end of the process
+DEATH_S = 5.0  # between a cut connection and the end of the process
 POLL_S = 0.1
 
 
