@@ -312,6 +312,13 @@ def test_a_server_that_does_not_start(cluster: Make) -> None:
         cluster(HttpEngine, kwargs={"command": ["/no-such-server", "{port}"]})
 
 
+def test_a_server_is_not_asked_through_a_proxy(cluster: Make) -> None:
+    env = {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+    kwargs = {"command": command("vllm"), "start_timeout": 20}
+    c = cluster(HttpEngine, kwargs=kwargs, env=env)
+    assert c.execute_rank_zero_sync("alive") is True
+
+
 def test_a_worker_ends_with_its_server(cluster: Make) -> None:
     c = cluster(HttpEngine, kwargs={"command": command("vllm")})
     stream = c.execute_rank_zero_sync("generate", request([HANG, 1]))

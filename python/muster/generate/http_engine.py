@@ -240,6 +240,7 @@ class HttpEngine:
 
     def _restart(self, process: ServerProcess, path: str) -> None:
         process.stop()
+        self._server = None  # the new one may go by another name
         self._start(process, path)
 
     # -- the server ---------------------------------------------------------------------
@@ -280,7 +281,7 @@ class HttpEngine:
             self._client.url + path, headers=self._client.headers
         )
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with _DIRECT.open(request, timeout=5) as answer:
                 answer.read(1)
                 return None
         except urllib.error.HTTPError as error:
@@ -292,6 +293,10 @@ class HttpEngine:
     def close(self) -> None:
         if self._process is not None:
             self._process.stop()
+
+
+# a proxy of the environment does not reach this node's ports
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 async def _next(parts: Any, run: _Run) -> Part | None:
