@@ -457,12 +457,21 @@ def test_close_ends_what_waits(cluster: Make) -> None:
 
 def test_misuse(cluster: Make) -> None:
     c = cluster(Engine, 1)
-    for options in ({"slots": 0}, {"policy": "best"}, {"failed": "later"}):
+    wrong: list[dict[str, Any]] = [
+        {"slots": 0},
+        {"policy": "best"},
+        {"failed": "later"},
+        {"poison": 16},
+    ]
+    for options in wrong:
         with pytest.raises((ValueError, muster.MusterError)):
             Scheduler(c, **options)
     with Scheduler(c) as sched:
         with pytest.raises(ValueError, match="max_new_tokens"):
             sched.submit([1], max_new_tokens=0)
+        for groups in (0, 2**32 + 1):
+            with pytest.raises(ValueError, match="groups: from 1"):
+                sched.get_batch(groups, timeout=0.1)
         with pytest.raises(ValueError, match="samples"):
             sched.submit([1], n=0, max_new_tokens=1)
         with pytest.raises(muster.SerializationError):
@@ -471,3 +480,12 @@ def test_misuse(cluster: Make) -> None:
             sched.weights(1, mode="soon")
         with pytest.raises(ValueError):
             sched.resume()
+
+
+def test_spans_may_be_infinite(cluster: Make) -> None:
+    never = float("inf")
+    options = {"silence": never, "probe": never, "rebalance": never}
+    with Scheduler(cluster(Engine, 1), **options) as sched:
+        group = sched.submit([1], n=4, max_new_tokens=99)
+        check(group.result(WAIT_S), 10, 4)
+        assert {one.attempt for one in group.samples} == {1}

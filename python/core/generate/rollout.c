@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
+#define SPAN_MAX_NS (MS_NEVER / 4)
+#define GROUPS_MAX  (1UL << 24) /* of a batch */
+
 struct rollout_object {
     PyObject head;
     struct ms_rollout *rollout;
@@ -55,6 +58,14 @@ static bool is_usable(struct ms_rollout *r, const char *what)
 
 /* ---- life -------------------------------------------------------------------------- */
 
+/* A span that can be added to any time; infinity is SPAN_MAX_NS. */
+static int64_t span_ns(double seconds)
+{
+    int64_t ns = core_ns(seconds);
+
+    return ns < SPAN_MAX_NS ? ns : SPAN_MAX_NS;
+}
+
 static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
 {
     static const char *const names[] = {"engine",
@@ -102,9 +113,9 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
         return -1;
     o->core.seed = seed;
     o->core.filter = filter;
-    o->core.silence_ns = core_ns(silence);
-    o->core.probe_ns = core_ns(probe);
-    o->core.rebalance_ns = core_ns(rebalance);
+    o->core.silence_ns = span_ns(silence);
+    o->core.probe_ns = span_ns(probe);
+    o->core.rebalance_ns = span_ns(rebalance);
     o->core.ageing = ageing;
     o->history_prompts = (size_t)prompts;
     return 0;
@@ -424,6 +435,17 @@ static PyObject *groups_list(struct ms_rollout_group **groups, unsigned long n)
     return list;
 }
 
+/* False with an exception set. */
+static bool is_batch(unsigned long groups)
+{
+    bool is_so = groups > 0 && groups <= GROUPS_MAX;
+
+    if (!is_so)
+        PyErr_Format(
+            PyExc_ValueError, "groups: from 1 to %lu, not %lu", GROUPS_MAX, groups);
+    return is_so;
+}
+
 /* (n): a list of n groups, or None: they are not there yet. */
 static PyObject *rollout_pull(PyObject *self, PyObject *number)
 {
@@ -432,7 +454,7 @@ static PyObject *rollout_pull(PyObject *self, PyObject *number)
     unsigned long n = PyLong_AsUnsignedLong(number);
     int rc;
 
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() || !is_batch(n))
         return NULL;
     out = calloc(n + 1, sizeof *out);
     if (!out)
@@ -455,7 +477,7 @@ static PyObject *rollout_lease(PyObject *self, PyObject *number)
     uint64_t batch = 0;
     int rc;
 
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() || !is_batch(n))
         return NULL;
     out = calloc(n + 1, sizeof *out);
     if (!out)

@@ -37,6 +37,7 @@ WAIT_S = 7200.0  # where nobody says how long
 FOLLOW_S = 0.5  # until a cluster of another size is noticed without news
 DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31
+POISON_MAX = 15  # failures of a request that are counted
 FAILED_KEPT = 10_000  # groups that failed and that nobody has asked for
 _FAILURES = ("poison", "refused", "deadline")
 
@@ -102,6 +103,8 @@ class Scheduler:
             raise ValueError(f'failed: "raise" or "skip": {failed!r}')
         if slots < 1:
             raise ValueError(f"slots: at least 1: {slots!r}")
+        if not 1 <= poison <= POISON_MAX:
+            raise ValueError(f"poison: from 1 to {POISON_MAX}: {poison!r}")
         self._cluster = cluster
         self._slots = slots
         self._kv_tokens = kv_tokens or 0
