@@ -42,7 +42,15 @@ class Countdown(Worker):
 
     is_loaded = True
 
+    refusals = 0
+
+    async def refuse(self, times: int) -> None:
+        self.refusals = times
+
     async def offload_states(self) -> None:  # type: ignore[override]
+        if self.refusals > 0:
+            self.refusals -= 1
+            raise RuntimeError("there is no room for them")
         self.is_loaded = False
 
     async def load_states(self) -> None:  # type: ignore[override]

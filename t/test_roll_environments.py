@@ -92,6 +92,9 @@ def test_a_replica_is_killed_while_environments_play(actor: Any) -> None:
 def test_devices_are_given_away_and_taken_back(actor: Any) -> None:
     async def main(scheduler: roll.RolloutScheduler) -> None:
         first = asyncio.create_task(scheduler.get_batch(step(0), 8))
+        actor[1].execute_rank_zero_sync("refuse", 1)
+        with pytest.raises(RuntimeError, match="no room"):
+            await scheduler.shrink_sampler([1])
         assert await scheduler.shrink_sampler([1]) == {"dp_ranks": [1]}
         assert actor.execute_all_sync("loaded") == [True, False]
         check(await first)

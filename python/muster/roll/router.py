@@ -213,8 +213,12 @@ class PartialGPUManager:
         ]
         scheduler = self.router.router_manager.scheduler
         await asyncio.to_thread(scheduler.drain, ranks)
+        try:
+            await self._call(ranks, "offload_states")
+        except BaseException:
+            scheduler.undrain(ranks)  # the same may be asked again
+            raise
         self.given_away.update(ranks)
-        await self._call(ranks, "offload_states")
         return {"dp_ranks": ranks}
 
     async def expand_workers(
