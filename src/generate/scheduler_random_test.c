@@ -27,7 +27,7 @@ struct job {
     bool aborting;
 };
 
-enum fate { UNKNOWN, OPEN, READY, LEASED, DROPPED, CONSUMED };
+enum fate { UNKNOWN, OPEN, JUDGED, READY, LEASED, DROPPED, CONSUMED };
 
 struct world {
     uint64_t seed;
@@ -41,7 +41,7 @@ struct world {
     bool up[REPLICAS], updating[REPLICAS];
     enum fate fate[GROUPS];
     uint64_t last_group, batch;
-    bool leased, weights, pulled;
+    bool leased, weights, pulled, paused;
     uint32_t version;
     struct ms_generate_event log[EVENTS * 2 + 8192];
     int64_t times[EVENTS * 2 + 8192];
@@ -69,7 +69,7 @@ static void on_send(struct world *w, const struct ms_generate_decision *d)
 {
     assert_true(d->replica < REPLICAS && w->up[d->replica]);
     assert_int_equal(d->epoch, w->epoch[d->replica]);
-    assert_false(w->updating[d->replica]);
+    assert_false(w->updating[d->replica] || w->paused);
     assert_true(w->fate[d->group] == OPEN); /* never for a group that is over */
     for (size_t i = 0; i < w->job_count; i++)
         assert_true(w->jobs[i].id != d->id); /* never twice at once */
@@ -122,14 +122,14 @@ static void on_decision(struct world *w, const struct ms_generate_decision *d)
     } else if (d->what == MS_UPDATED) {
         w->weights = false;
     } else if (d->what == MS_READY) {
-        set_fate(w, d->group, OPEN, READY);
+        set_fate(w, d->group, OPEN, w->o.filter ? JUDGED : READY);
     } else if (d->what == MS_DELIVER) {
         set_fate(w, d->group, READY, LEASED);
     } else if (d->what == MS_BATCH) {
         w->leased = true;
         w->pulled = false;
     } else if (d->what == MS_DROP) {
-        assert_true(w->fate[d->group] == OPEN || w->fate[d->group] == READY);
+        assert_in_range(w->fate[d->group], OPEN, READY);
         w->fate[d->group] = DROPPED;
     }
 }
@@ -289,6 +289,59 @@ static void deliver(struct world *w)
     assert_int_equal(step(w, &e), 0);
 }
 
+/* The first group of that fate, or 0. */
+static uint64_t first_of(const struct world *w, enum fate fate)
+{
+    for (uint64_t g = 1; g <= w->last_group; g++)
+        if (w->fate[g] == fate)
+            return g;
+    return 0;
+}
+
+static void judge(struct world *w)
+{
+    struct ms_generate_event e = {.what = MS_VERDICT,
+                                  .id = first_of(w, JUDGED),
+                                  .keep = (uint8_t)(roll(w, 3) > 0)};
+
+    if (e.id == 0)
+        return;
+    if (e.keep)
+        w->fate[e.id] = READY; /* and then it may be delivered, or too old */
+    assert_int_equal(step(w, &e), 0);
+}
+
+static void take_one(struct world *w)
+{
+    struct ms_generate_event e = {.what = MS_TAKE, .id = first_of(w, READY)};
+
+    if (e.id == 0)
+        return;
+    assert_int_equal(step(w, &e), 0);
+    set_fate(w, e.id, READY, CONSUMED);
+}
+
+static void pause_or_resume(struct world *w)
+{
+    struct ms_generate_event e = {.what = w->paused ? MS_RESUME : MS_PAUSE};
+
+    if (!w->paused)
+        e.mode = roll(w, 2) ? MS_WEIGHTS_ABORT : MS_WEIGHTS_KEEP;
+    w->paused = !w->paused;
+    assert_int_equal(step(w, &e), 0);
+}
+
+static void give_weights_up(struct world *w)
+{
+    const struct ms_generate_event e = {.what = MS_WEIGHTS_FAILED};
+
+    if (!w->weights)
+        return;
+    w->weights = false;
+    memset(w->updating, 0, sizeof w->updating);
+    assert_int_equal(step(w, &e), 0);
+}
+
 static void weights(struct world *w)
 {
     struct ms_generate_event e = {.what = MS_WEIGHTS};
@@ -307,7 +360,7 @@ static void weights(struct world *w)
         return;
     w->weights = true;
     e.version = ++w->version;
-    e.mode = (uint8_t)roll(w, 2); /* KEEP sends while it updates */
+    e.mode = (uint8_t)roll(w, MS_WEIGHTS_KEEP + 1);
     e.rolling = (uint8_t)roll(w, 2);
     e.deadline_ns = w->now_ns + 5000000000LL;
     assert_int_equal(step(w, &e), 0);
@@ -326,6 +379,8 @@ static void other(struct world *w)
         e.version = w->version;
     } else if (roll(w, 8) == 0) {
         e.what = MS_DRAIN;
+    } else if (roll(w, 4) == 0) {
+        e.what = MS_ALIVE;
     }
     step(w, &e);
 }
@@ -334,6 +389,13 @@ static void tick(struct world *w)
 {
     w->now_ns += roll(w, 20) ? roll(w, 2000) * 1000000LL : 40000000000LL;
     assert_int_equal(step(w, &(struct ms_generate_event){.what = MS_TICK}), 0);
+}
+
+static bool has_work(const struct world *w)
+{
+    struct ms_scheduler_stats stats = ms_scheduler_stats(w->s);
+
+    return stats.live + stats.held > 0;
 }
 
 /* Whatever has happened: with engines that do their work, all groups come to an end. */
@@ -345,10 +407,16 @@ static void wind_up(struct world *w)
         tick(w);
     }
     assert_false(w->weights);
+    if (w->paused)
+        pause_or_resume(w);
     step(w, &(struct ms_generate_event){.what = MS_TICK});
-    for (int i = 0; i < 900 && ms_scheduler_stats(w->s).live > 0; i++) {
+    for (int i = 0; i < 900 && has_work(w); i++) {
         struct ms_generate_event e = {.what = MS_FINISHED};
 
+        if (ms_scheduler_stats(w->s).held > 0)
+            step(w,
+                 &(struct ms_generate_event){.what = MS_ADVANCE,
+                                             .version = ++w->version});
         step(w, &(struct ms_generate_event){.what = MS_TICK});
         if (w->job_count == 0) { /* no replica may have been left */
             replica_up(w);
@@ -377,6 +445,8 @@ static void world_init(struct world *w, uint64_t number)
                                          .seed = number + 1,
                                          .chunk = roll(w, 3) ? 0 : 8,
                                          .staleness_max = roll(w, 3),
+                                         .batch = roll(w, 3) ? 0 : 1 + roll(w, 4),
+                                         .filter = roll(w, 3) == 0,
                                          .silence_ns = 30000000000LL,
                                          .rebalance_ns = 1000000000LL};
     w->lengths = ms_lengths_create(16);
@@ -406,23 +476,12 @@ static void replay(struct world *w)
 
 static void history(uint64_t number)
 {
-    static void (*const acts[])(struct world *) = {submit,
-                                                   submit,
-                                                   report,
-                                                   report,
-                                                   report,
-                                                   report,
-                                                   report,
-                                                   tick,
-                                                   tick,
-                                                   cancel,
-                                                   replica_up,
-                                                   deliver,
-                                                   deliver,
-                                                   weights,
-                                                   replica_down,
-                                                   other,
-                                                   report_late};
+    static void (*const acts[])(struct world *) = {
+        submit,          submit,         report,  report,  report,
+        report,          report,         tick,    tick,    cancel,
+        replica_up,      deliver,        deliver, weights, replica_down,
+        other,           report_late,    judge,   judge,   take_one,
+        pause_or_resume, give_weights_up};
     static struct world w;
 
     world_init(&w, number);
@@ -431,7 +490,7 @@ static void history(uint64_t number)
         uint32_t what = roll(&w, MS_COUNT(acts));
 
         if ((acts[what] == cancel || acts[what] == replica_down ||
-             acts[what] == weights) &&
+             acts[what] == weights || acts[what] == give_weights_up) &&
             roll(&w, 2))
             continue; /* rarer */
         acts[what](&w);
