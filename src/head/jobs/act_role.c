@@ -31,7 +31,7 @@ static struct ms_cluster *cluster_of(const struct ms_job_doing *d)
 {
     struct ms_cluster *c = find_any(d);
 
-    return c && c->driver == d->job->id ? c : NULL;
+    return c && !ms_hosted_is_foreign(d->job, c) ? c : NULL;
 }
 
 static bool is_foreign(const struct ms_job_doing *d)

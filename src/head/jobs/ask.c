@@ -68,9 +68,12 @@ static int
 check_cluster(const struct ms_hosted *job, const char *role, struct ms_error *err)
 {
     char name[MS_NAME_MAX + 1];
+    const struct ms_cluster *c;
 
-    if (snprintf(name, sizeof name, "%s.%s", job->name, role) < (int)sizeof name &&
-        ms_registry_find(&job->jobs->head->registry, name))
+    if (snprintf(name, sizeof name, "%s.%s", job->name, role) >= (int)sizeof name)
+        return 0;
+    c = ms_registry_find(&job->jobs->head->registry, name);
+    if (c && ms_hosted_is_foreign(job, c))
         return ms_error_set(err,
                             -EEXIST,
                             "there is a cluster '%s' already, which is not of this "

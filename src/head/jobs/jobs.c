@@ -1,6 +1,7 @@
 /* jobs.c - all jobs of a head: their life, and what the head tells them */
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
 #include "head/jobs/jobs_impl.h"
@@ -27,6 +28,16 @@ struct ms_hosted *ms_hosted_find_id(const struct ms_jobs *j, uint64_t id)
         if (job->id == id)
             return job;
     return NULL;
+}
+
+bool ms_hosted_is_foreign(const struct ms_hosted *job, const struct ms_cluster *c)
+{
+    const struct ms_hosted *other = ms_hosted_find_id(job->jobs, c->driver);
+
+    if (c->driver == job->id)
+        return false;
+    return c->live > 0 || c->driver == 0 || (other && !other->is_forgotten) ||
+           ms_driver_find(job->jobs->head, c->driver);
 }
 
 const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
