@@ -3,8 +3,8 @@
  * Each writes, copies and compares memory; then both send each other the same amount at once
  * and compare what arrives. An agent starts it as a rank of a cluster of two, or of one: RANK,
  * WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who and where. MUSTER_CHECK_TOKEN is known to
- * the two alone: a stranger at the port is turned away. It ends with 0 if all was as it
- * should be, and otherwise says on stderr what was not.
+ * the two alone: a stranger at the port is told nothing and turned away soon. It ends with 0
+ * if all was as it should be, and otherwise says on stderr what was not.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -26,10 +26,11 @@ enum {
     SENT_SIZE = 32 << 20,
     PIECE = 1 << 20
 };
-enum { TOKEN_SIZE = 32 };
+enum { TOKEN_SIZE = 32, HALF = TOKEN_SIZE / 2 };
 
 #define DEADLINE_NS (600 * MS_NS_PER_S) /* the head has a shorter one */
 #define REDIAL_NS   (50 * MS_NS_PER_MS)
+#define GREET_NS    (2 * MS_NS_PER_S) /* one caller; the next one waits for it */
 
 struct place {
     uint32_t rank, size;
@@ -126,17 +127,28 @@ static int write_all(int fd, const void *at, size_t len, int64_t until_ns)
     return 0;
 }
 
-/* Both say the word. */
-static int greet(const struct place *p, int fd)
+static int expect(int fd, const char *half, int64_t until_ns)
 {
-    char told[TOKEN_SIZE];
-    int rc = write_all(fd, p->token, TOKEN_SIZE, p->deadline_ns);
+    char told[HALF];
+    int rc = read_all(fd, told, sizeof told, until_ns);
 
-    if (rc == 0)
-        rc = read_all(fd, told, sizeof told, p->deadline_ns);
-    if (rc == 0 && memcmp(told, p->token, TOKEN_SIZE) != 0)
-        rc = -EPERM;
-    return rc;
+    return rc == 0 && memcmp(told, half, HALF) != 0 ? -EPERM : rc;
+}
+
+/* The caller says the first half of the word. Whoever knows that hears the second one. */
+static int greet_caller(const struct place *p, int fd)
+{
+    int64_t until_ns = ms_now_ns() + GREET_NS;
+    int rc = expect(fd, p->token, until_ns);
+
+    return rc == 0 ? write_all(fd, p->token + HALF, HALF, until_ns) : rc;
+}
+
+static int greet_called(const struct place *p, int fd)
+{
+    int rc = write_all(fd, p->token, HALF, p->deadline_ns);
+
+    return rc == 0 ? expect(fd, p->token + HALF, p->deadline_ns) : rc;
 }
 
 static int take_call(const struct place *p, struct ms_error *err)
@@ -149,7 +161,7 @@ static int take_call(const struct place *p, struct ms_error *err)
     while (wait_for(listener, POLLIN, p->deadline_ns) > 0) {
         int fd = ms_tcp_accept(listener);
 
-        if (fd >= 0 && greet(p, fd) == 0)
+        if (fd >= 0 && greet_caller(p, fd) == 0)
             return fd;
         ms_fd_close(&fd);
     }
@@ -167,7 +179,7 @@ static int dial(const struct place *p, const struct ms_resolved *at, int *fd)
     while ((rc = ms_tcp_connected(*fd)) == -EINPROGRESS)
         if (wait_for(*fd, POLLOUT, p->deadline_ns) <= 0)
             return -ETIMEDOUT;
-    return rc < 0 ? rc : greet(p, *fd);
+    return rc < 0 ? rc : greet_called(p, *fd);
 }
 
 static int call(const struct place *p, struct ms_error *err)
