@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "io/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -373,13 +375,27 @@ static void test_many_at_once(void **state)
 
 #define AGENT_TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
-/* Of a head on another machine: the file that it names is not here. */
+/* A file with a secret of this digit alone; `entry` names it in an environment. */
+static void
+write_secret(const struct fake_head *h, const char *name, char digit, char entry[160])
+{
+    char text[65];
+    int dir = open(h->dir, O_DIRECTORY | O_CLOEXEC);
+
+    memset(text, digit, 64);
+    text[64] = '\n';
+    assert_true(dir >= 0);
+    assert_int_equal(ms_tree_write(dir, name, text, sizeof text), 0);
+    close(dir);
+    snprintf(entry, 160, "MUSTER_SECRET_FILE=%s/%s", h->dir, name);
+}
+
+/* Of a head on another machine: the file that it names is not here, or is of another head. */
 static void test_secret_of_a_head_elsewhere(void **state)
 {
     struct fake_head *h = *state;
-    struct fake_spec s[2];
-    char far[] = "MUSTER_SECRET_FILE=/nowhere/secret",
-         near[] = "MUSTER_SECRET_FILE=/etc/hostname", line[128];
+    struct fake_spec s[3];
+    char far[] = "MUSTER_SECRET_FILE=/nowhere/secret", near[160], other[160], line[128];
 
     fake_spec_shell(&s[0],
                     1,
@@ -388,11 +404,18 @@ static void test_secret_of_a_head_elsewhere(void **state)
                     "$MUSTER_SECRET_FILE) $(cat $MUSTER_SECRET_FILE | wc -c)");
     s[0].env[0] = far;
     fake_spec_shell(&s[1], 2, 1, "echo near=$MUSTER_SECRET_FILE");
+    write_secret(h, "ours", '0', near);
     s[1].env[0] = near;
-    fake_free(fake_head_started(h, s, 2));
+    fake_spec_shell(&s[2], 3, 2, "echo other=$MUSTER_SECRET_FILE");
+    write_secret(h, "theirs", '7', other);
+    s[2].env[0] = other;
+    fake_free(fake_head_started(h, s, 3));
     snprintf(line, sizeof line, "far=%s/secret 600 64\n", h->dir);
     fake_head_wait_line(h, line);
-    fake_head_wait_line(h, "near=/etc/hostname\n");
+    snprintf(line, sizeof line, "near=%s/ours\n", h->dir);
+    fake_head_wait_line(h, line);
+    snprintf(line, sizeof line, "other=%s/secret\n", h->dir);
+    fake_head_wait_line(h, line);
 }
 
 int main(void)

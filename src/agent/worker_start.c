@@ -115,6 +115,20 @@ static int write_secret(const Muster__AgentConfig *config)
     return rc == -EEXIST || rc > 0 ? 0 : rc;
 }
 
+/* This node's file of that name is the head's: on another machine it may be another head's. */
+static bool has_secret(const char *path, const Muster__AgentConfig *config)
+{
+    uint8_t found[MS_SECRET_FILE_SIZE];
+    bool is_same;
+
+    if (config->secret.len != sizeof found)
+        return access(path, F_OK) == 0; /* there is nothing else to give */
+    is_same = ms_secret_read(path, found, NULL) == 0 &&
+              memcmp(found, config->secret.data, sizeof found) == 0;
+    explicit_bzero(found, sizeof found);
+    return is_same;
+}
+
 /* A program may join the head as a driver: a job's driver does. The file that it is told of
  * is on the head's machine; on another one it gets a copy. */
 static int set_secret(const struct ms_worker *w, struct ms_env *env)
@@ -124,7 +138,7 @@ static int set_secret(const struct ms_worker *w, struct ms_env *env)
     int rc;
 
     if (!told || w->spec->start != MUSTER__START_KIND__START_COMMAND ||
-        access(told, F_OK) == 0)
+        has_secret(told, config))
         return 0;
     rc = write_secret(config);
     return rc < 0 ? rc
