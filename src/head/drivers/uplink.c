@@ -94,10 +94,10 @@ static void on_open(void *arg)
     ms_link_send(u->wire, &u->hello->base);
 }
 
-/* Of a head that was there, and of a job's, which is started again when it is killed. */
+/* Of a head that was there, and of a job's. */
 static bool is_patient(const struct ms_uplink *u)
 {
-    return u->head_id != 0 || getenv("MUSTER_JOB");
+    return u->head_id != 0 || u->is_of_job;
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
@@ -249,6 +249,7 @@ static int uplink_init(struct ms_head *h,
         return ms_error_sys(err, -ENOMEM, "cannot join");
     u->head = h;
     u->tls = a->tls;
+    u->is_of_job = getenv("MUSTER_JOB") != NULL; /* in the caller's thread */
     u->addresses = strdup(a->addresses);
     u->hello = hello_message(o);
     ms_requests_init(&u->requests);
