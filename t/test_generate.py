@@ -207,3 +207,24 @@ def test_poison_fails_after_three_replicas(cluster: Make) -> None:
         sched.submit([1], max_new_tokens=9, sampling={"raise": "never"})
         with pytest.raises(GroupDropped, match="never"):
             sched.get_batch(1, timeout=WAIT_S)
+
+
+def test_a_replica_of_several_ranks(cluster: Make) -> None:
+    """Of a mesh with tp and pp: the first rank of each data-parallel group is asked."""
+    c = cluster(Engine, 8, mesh={"tp": 2, "pp": 2})
+    with Scheduler(c, slots=4) as sched:
+        for key in range(8):
+            sched.submit([key], n=2, key=key, max_new_tokens=20)
+        for group in sched.get_batch(8, timeout=WAIT_S):
+            check(group, 10, 2)
+        assert len(sched.stats()["replicas"]) == 2
+        asked = [bool(seen["log"]) for seen in c.execute_all_sync("seen")]
+        assert [rank for rank in range(8) if asked[rank]] == [0, 2]
+        assert list(sched.weights(version=1, rolling=True)) == [0, 2]
+        sched.drain([7])  # the last stage of the second group
+        assert [one["state"] for one in sched.stats()["replicas"]] == ["up"]
+        check(sched.submit([9], max_new_tokens=20).result(WAIT_S), 10, 1)
+        with pytest.raises(ValueError, match="at least one"):
+            sched.drain([4, 5])
+        sched.undrain([3])
+        until(lambda: [r["state"] for r in sched.stats()["replicas"]] == ["up", "up"])

@@ -57,7 +57,7 @@ class Scheduler:
 
     cluster: its engines have `generate(request)`, a generator or an async one of
     {"tokens": [...], "logprobs": [...]}; and, where they can, `abort(rid)`, `pause()` and
-    `resume()`. A rank is a replica, with a mesh rank 0 of each data-parallel group.
+    `resume()`. A rank is a replica; with a mesh a data-parallel group, whose first rank is asked.
     slots: requests that run at once on each; kv_tokens: tokens that fit into its cache.
     policy: "auto", "longest" or "fifo". history: a file of lengths, kept across restarts; None:
     in a job lengths-<role> in its checkpoint folder, else none; "": none.
@@ -116,7 +116,7 @@ class Scheduler:
         self._failed: deque[Group] = deque(maxlen=FAILED_KEPT)
         self._missing = 0  # groups that `refill` is still to be asked for
         self._lock = threading.RLock()
-        self._stride = _stride(cluster)
+        self._stride, self._width = _shape(cluster)
         self._count = 0  # replicas
         self._followed: list[Any] | None = None  # peers that they are
         self._listeners: dict[int, _Listener] = {}
@@ -151,10 +151,15 @@ class Scheduler:
     def _rank(self, replica: int) -> int:
         return replica * self._stride
 
+    def _replica(self, rank: int) -> int:
+        """Of this rank, whichever it is of its group: stages of a pipeline are the slowest
+        of a mesh, so those of one group are not next to each other."""
+        return rank // self._stride % (len(self._cluster) // self._width)
+
     def _follow(self) -> None:
         """The replicas are those of the cluster: other ranks, or other workers of them if it
         has shrunk and grown since. Where that cannot be done yet, the next time."""
-        wanted = len(self._cluster) // self._stride
+        wanted = len(self._cluster) // self._width
         peers = self._cluster._peers
         if peers is self._followed and self._count == wanted:
             return
@@ -190,14 +195,14 @@ class Scheduler:
                 timeout,
                 f"replica {number} did not let go of its requests",
             )
-        self._cluster.resize(replicas * self._stride)
+        self._cluster.resize(replicas * self._width)
         with self._lock:
             self._follow()
 
     def drain(self, ranks: Iterable[int], *, timeout: float = WAIT_S) -> None:
         """Use the replicas of these ranks no more until `undrain`, and wait until they have
         no requests: those go on elsewhere from the tokens that they have. One must stay."""
-        going = {rank // self._stride for rank in ranks}
+        going = {self._replica(rank) for rank in ranks}
         with self._lock:
             kept = [n for n in range(self._count) if self._core.has(n)]
             if going and going.issuperset(kept):
@@ -215,7 +220,7 @@ class Scheduler:
         """Use them again; one that has missed an update of the weights waits for the next
         one, or for `restored`."""
         with self._lock:
-            for number in sorted({rank // self._stride for rank in ranks}):
+            for number in sorted({self._replica(rank) for rank in ranks}):
                 if number < self._count and not self._core.has(number):
                     peer = self._cluster._peers[self._rank(number)]
                     self._core.add(number, peer, self._slots, self._kv_tokens)
@@ -507,7 +512,7 @@ class Scheduler:
     def restored(self, rank: int, *, timeout: float = WAIT_S) -> None:
         """The new worker of this rank, which waits for the next update (`replace` or
         `restart` made it), was given the present weights: use it from now on."""
-        replica = rank // self._stride
+        replica = self._replica(rank)
 
         def restore() -> bool | None:
             state = {one["replica"]: one["state"] for one in self.stats()["replicas"]}
@@ -624,14 +629,14 @@ class _Listener:
         self._wake()
 
 
-def _stride(cluster: View) -> int:
-    """Ranks from one replica to the next: those of a data-parallel group follow each other."""
+def _shape(cluster: View) -> tuple[int, int]:
+    """Ranks from one replica to the next, and ranks that are one: a data-parallel group. The
+    first stage of the groups comes first in a mesh, one group after the other."""
     mesh = cluster._bound.mesh
     if not isinstance(mesh, dict):
-        return 1
-    if mesh.get("pp", 1) > 1:
-        raise ValueError("a role that generates has no pp in its mesh")
-    return int(mesh.get("tp", 1)) * int(mesh.get("cp", 1))
+        return 1, 1
+    stride = int(mesh.get("tp", 1)) * int(mesh.get("cp", 1))
+    return stride, stride * int(mesh.get("pp", 1))
 
 
 def _contents(prompt: Any) -> str:
