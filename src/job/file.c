@@ -22,6 +22,7 @@ static const struct ms_yaml_field driver_fields[] = {
     {"command", ms_job_read_command, offsetof(struct ms_job, driver), true},
     {"budget", ms_job_read_budget, offsetof(struct ms_job, driver_policy), false},
     {"hang", ms_job_read_hang, offsetof(struct ms_job, driver_policy), false},
+    {"heartbeat", ms_job_read_heartbeat, offsetof(struct ms_job, driver_policy), false},
     {0},
 };
 

@@ -39,12 +39,15 @@
 #define MS_JOB_BUDGET_UNLIMITED UINT32_MAX
 #define MS_JOB_BUDGET_UNSET     (UINT32_MAX - 1) /* the default of the cause */
 
+/* After so long a process that is there and silent counts as ended. */
+#define MS_JOB_HEARTBEAT_S 600u
+
 /* "min:max:unit", or one number for both. All 0: not said. */
 struct ms_job_range {
     uint32_t min, max, unit;
 };
 
-/* The key of `budget` for each cause; NULL: it has none. */
+/* The key of `budget` for each cause; NULL: no process ends by it, or it has none. */
 extern const char *const ms_job_budget_keys[MS_JOB_BUDGETS];
 
 /* What is done when something ends. */
@@ -54,6 +57,7 @@ struct ms_job_policy {
     uint32_t budget[MS_JOB_BUDGETS];
     uint32_t hang_s; /* 0: never */
     enum ms_job_on_hang on_hang;
+    uint32_t heartbeat_s; /* 0: MS_JOB_HEARTBEAT_S */
     bool is_not_critical;
     uint32_t memory_growth_milli; /* 0: not said */
 };

@@ -21,6 +21,7 @@ ms_yaml_reader ms_job_read_budget;
 ms_yaml_reader ms_job_read_own_budget; /* of the job itself */
 ms_yaml_reader ms_job_read_hang;
 ms_yaml_reader ms_job_read_on_hang;
+ms_yaml_reader ms_job_read_heartbeat;
 ms_yaml_reader ms_job_read_critical;
 ms_yaml_reader ms_job_read_growth;
 ms_yaml_reader ms_job_read_on;       /* struct ms_job */

@@ -15,12 +15,11 @@ const char *const ms_job_budget_keys[MS_JOB_BUDGETS] = {
     [MS_JOB_HARDWARE] = "hardware",
     [MS_JOB_NODE_LOST] = "node_lost",
     [MS_JOB_NO_HEARTBEAT] = "no_heartbeat",
-    [MS_JOB_CHECK_FAILED] = "check_failed",
     [MS_JOB_START_FAILED] = "start_failed",
     [MS_JOB_HANG] = "hang",
 };
 
-enum { HANG_MAX_S = 7 * 86400, GROWTH_MAX_MILLI = 4000 };
+enum { HANG_MAX_S = 7 * 86400, HEARTBEAT_MAX_S = 7 * 86400, GROWTH_MAX_MILLI = 4000 };
 
 void ms_job_policy_init(struct ms_job_policy *p)
 {
@@ -38,7 +37,7 @@ void ms_job_words_free(char **words)
 
 /* ---- one word of several ----------------------------------------------------------- */
 
-/* The index of the word; -EINVAL: it is none of them, and this was said. */
+/* The index of the word; -EINVAL: it is none of them, and this was said. NULL is no word. */
 static int read_word(struct ms_yaml_at at,
                      const char *what,
                      const char *const *words,
@@ -51,11 +50,13 @@ static int read_word(struct ms_yaml_at at,
     size_t len = 0;
 
     for (size_t i = 0; i < count; i++) {
+        if (!words[i])
+            continue;
         if (text && strcmp(words[i], text) == 0)
             return (int)i;
         ms_nearest_consider(&near, words[i]);
         len += (size_t)snprintf(
-            all + len, sizeof all - len, "%s%s", i ? ", " : "", words[i]);
+            all + len, sizeof all - len, "%s%s", len ? ", " : "", words[i]);
     }
     return ms_yaml_fail(at,
                         err,
@@ -161,6 +162,17 @@ int ms_job_read_hang(struct ms_yaml_at at, void *out, struct ms_error *err)
 
     if (rc == 0 && (p->hang_s == 0 || p->hang_s > HANG_MAX_S))
         rc = ms_yaml_fail(at, err, "'hang' must be 1 to %d seconds", HANG_MAX_S);
+    return rc;
+}
+
+int ms_job_read_heartbeat(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    struct ms_job_policy *p = out;
+    int rc = ms_yaml_to_count(at, &p->heartbeat_s, err);
+
+    if (rc == 0 && (p->heartbeat_s == 0 || p->heartbeat_s > HEARTBEAT_MAX_S))
+        rc = ms_yaml_fail(
+            at, err, "'heartbeat' must be 1 to %d seconds", HEARTBEAT_MAX_S);
     return rc;
 }
 

@@ -154,6 +154,7 @@ static const struct ms_yaml_field role_fields[] = {
     {"critical", ms_job_read_critical, ROLE(policy), false},
     {"hang", ms_job_read_hang, ROLE(policy), false},
     {"on_hang", ms_job_read_on_hang, ROLE(policy), false},
+    {"heartbeat", ms_job_read_heartbeat, ROLE(policy), false},
     {"memory_growth", ms_job_read_growth, ROLE(policy), false},
     {"args", ms_job_read_list, 0, false},
     {"kwargs", ms_job_read_named, 0, false},
@@ -225,7 +226,7 @@ check_policy(struct ms_yaml_at at, const struct ms_job_role *r, struct ms_error 
     static const char *const of_classes[] = {
         "args", "kwargs", "max_concurrency", "preload", "start", "worker_cls"};
     static const char *const of_ours[] = {
-        "restart", "budget", "critical", "hang", "on_hang"};
+        "restart", "budget", "critical", "hang", "on_hang", "heartbeat"};
     bool is_elastic = r->size.max > r->size.min;
 
     for (size_t i = 0; r->command && i < MS_COUNT(of_classes); i++)
@@ -272,8 +273,14 @@ bool ms_job_role_is_ours(const struct ms_job_role *r)
 /* Drivers are told what a cluster is made of; the rest is for the controller. */
 static int tell(struct ms_job_role *r, struct ms_yaml_at at, struct ms_error *err)
 {
-    static const char *const ours[] = {
-        "restart", "budget", "critical", "hang", "on_hang", "memory_growth", "command"};
+    static const char *const ours[] = {"restart",
+                                       "budget",
+                                       "critical",
+                                       "hang",
+                                       "on_hang",
+                                       "heartbeat",
+                                       "memory_growth",
+                                       "command"};
 
     r->told = ms_yaml_json(at, err);
     if (!r->told)

@@ -159,6 +159,7 @@ void ms_hosted_destroy(struct ms_hosted *job)
     ms_doings_drop(job);
     ms_machines_finish(job);
     ms_signs_finish(job);
+    ms_beats_finish(job);
     ms_ends_finish(job);
     ms_timer_finish(&job->wake);
     ms_timer_finish(&job->retry);

@@ -9,6 +9,7 @@
  *   ask.c       the verbs; status.c: what they answer
  *   feed.c      one job: an event into the journal and the core, actions out
  *   act.c       actions, by the table of what each of them is; act_role.c: those of roles
+ *   beats.c     processes that are there and silent
  *   check.c     the check of its nodes, in pairs
  *   ends.c      ends of processes, those that come together as one event
  *   drain.c     ranks that will go work on what they have, and get nothing new

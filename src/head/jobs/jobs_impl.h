@@ -42,6 +42,12 @@ struct ms_job_sign {
     int64_t at_ns;
 };
 
+/* A process that is there and silent, since then. */
+struct ms_job_silence {
+    uint64_t uid;
+    int64_t since_ns;
+};
+
 /* An event that is not in the core yet, as bytes. */
 struct ms_job_waiting {
     struct ms_list link; /* ms_hosted.waiting */
@@ -95,6 +101,10 @@ struct ms_hosted {
     size_t around_count;
     struct ms_timer look;
     bool is_looking; /* the timer is set, or the answer comes */
+
+    /* beats.c */
+    struct ms_job_silence *silent; /* at the last look */
+    size_t silent_count;
 
     /* check.c */
     struct ms_job_checking *checking; /* NULL: no check is under way */
@@ -288,6 +298,14 @@ void ms_doing_ask_activity(struct ms_job_doing *d,
                            void (*next)(struct ms_job_doing *d,
                                         int rc,
                                         const struct ms_error *why));
+
+/* ---- beats.c ----------------------------------------------------------------------- */
+
+/* How long until the next look, at most. */
+int64_t ms_beats_look_ns(const struct ms_hosted *job);
+/* What all workers do, as signs.c has asked: who was silent for too long has ended. */
+void ms_beats_look(struct ms_hosted *job, const Muster__Status *status);
+void ms_beats_finish(struct ms_hosted *job);
 
 /* ---- check.c ----------------------------------------------------------------------- */
 

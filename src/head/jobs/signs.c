@@ -1,7 +1,7 @@
 /* signs.c - signs of work of a job's ranks, and the stacks of those that show none
  *
- * While a job runs that has a role with `hang`, its workers are asked what they do, eight
- * times in the shortest of these times. A sign of work is a report of progress, a call that
+ * While a job runs its workers are asked what they do, eight times in the shortest time
+ * after which one of its roles is taken to hang, or to be silent (beats.c). A sign of work is a report of progress, a call that
  * was answered, processor time, or that there is nothing to do: no call is open. What is
  * not known is no silence: a node that does not answer is a matter of its own.
  *
@@ -241,16 +241,23 @@ struct question {
     uint64_t id; /* of the job, which may be gone */
 };
 
+static int64_t look_ns(const struct ms_hosted *job)
+{
+    int64_t wait_ns = ms_beats_look_ns(job), hang = hang_ns(job) / LOOKS_PER_HANG;
+
+    if (hang && hang < wait_ns)
+        wait_ns = hang;
+    if (hang && wait_ns > LOOK_MAX_NS)
+        wait_ns = LOOK_MAX_NS;
+    return wait_ns > LOOK_MIN_NS ? wait_ns : LOOK_MIN_NS;
+}
+
 static void again(struct ms_hosted *job)
 {
-    int64_t wait_ns = hang_ns(job) / LOOKS_PER_HANG;
-
-    if (ms_job_core_view(job->core).stage != MS_JOB_STAGE_RUNNING || wait_ns == 0 ||
-        job->is_looking)
+    if (ms_job_core_view(job->core).stage != MS_JOB_STAGE_RUNNING || job->is_looking ||
+        ms_hosted_is_simulated(job))
         return;
-    if (wait_ns < LOOK_MIN_NS)
-        wait_ns = LOOK_MIN_NS;
-    ms_timer_set(&job->look, wait_ns < LOOK_MAX_NS ? wait_ns : LOOK_MAX_NS);
+    ms_timer_set(&job->look, look_ns(job));
     job->is_looking = true;
 }
 
@@ -263,8 +270,10 @@ static void on_looked(struct ms_head_op *op, void *arg)
 
     if (job) {
         job->is_looking = false;
-        if (ms_head_op_result(op, &why) == 0 && op->message && !job->is_recovering)
+        if (ms_head_op_result(op, &why) == 0 && op->message && !job->is_recovering) {
             look_at_all(job, (const Muster__Status *)op->message);
+            ms_beats_look(job, (const Muster__Status *)op->message);
+        }
         again(job);
     }
     ms_head_op_unref(op);

@@ -307,6 +307,26 @@ static void test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job(void 
     rig_finish(&g);
 }
 
+/* Its process is there as far as anybody knows. */
+static void
+test_a_silent_driver_whose_budget_is_spent_is_ended_with_the_job(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+
+    (void)state;
+    spec.driver_budget[MS_JOB_NO_HEARTBEAT] = 0;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_driver_exit(&g, MS_JOB_NO_HEARTBEAT, 0, "it was stopped");
+    rig_action(&g, MS_JOB_DO_STOP_DRIVER);
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_FAILED);
+    assert_int_equal(ms_job_core_view(g.core).cause, MS_JOB_NO_HEARTBEAT);
+    rig_finish(&g);
+}
+
 static void test_a_driver_that_works_again_is_left_alone(void **state)
 {
     struct ms_job_role_spec role;
@@ -562,6 +582,8 @@ int main(void)
         cmocka_unit_test(test_a_driver_that_hangs_is_started_again),
         cmocka_unit_test(
             test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job),
+        cmocka_unit_test(
+            test_a_silent_driver_whose_budget_is_spent_is_ended_with_the_job),
         cmocka_unit_test(test_a_driver_that_works_again_is_left_alone),
         cmocka_unit_test(test_a_driver_that_was_asked_for_twice_is_ended_with_the_job),
         cmocka_unit_test(test_what_is_replayed_is_the_same),

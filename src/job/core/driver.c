@@ -152,6 +152,12 @@ is_the_end(struct ms_job_core *c, const struct ms_job_report *p, const char *tex
     return true;
 }
 
+/* Nobody saw its process end. */
+static bool may_be_there(uint8_t cause)
+{
+    return cause == MS_JOB_NODE_LOST || cause == MS_JOB_NO_HEARTBEAT;
+}
+
 static void
 failed(struct ms_job_core *c, const struct ms_job_report *p, const char *text)
 {
@@ -160,12 +166,11 @@ failed(struct ms_job_core *c, const struct ms_job_report *p, const char *text)
     int64_t wait_ns;
     char when[32];
 
+    c->driver.is_unsure |= may_be_there(p->cause);
     if (!is_pardoned && is_the_end(c, p, text)) {
         idle(c, 0);
         return;
     }
-    c->driver.is_unsure |=
-        p->cause == MS_JOB_NODE_LOST || p->cause == MS_JOB_NO_HEARTBEAT;
     c->driver.pardoned_ns = 0;
     wait_ns = backoff(c);
     idle(c, wait_ns);
@@ -201,7 +206,7 @@ void ms_driver_ended(struct ms_job_core *c,
         ms_job_end(
             c, MS_JOB_STAGE_SUCCEEDED, MS_JOB_SUCCEEDED, 0, "the driver has succeeded");
     } else if (state == MS_CORE_DRIVER_STOPPING || !ms_core_goes_up(c)) {
-        c->driver.is_unsure |= p->cause == MS_JOB_NODE_LOST;
+        c->driver.is_unsure |= may_be_there(p->cause);
         idle(c, 0);
     } else {
         failed(c, p, text);
