@@ -157,7 +157,12 @@ class Jobs:
                 capture_output=True,
                 timeout=PATIENCE_S,
             )
-        until(lambda: not leftovers(self.mark))
+        try:
+            until(lambda: not leftovers(self.mark))
+        finally:
+            for pid in processes(self.mark):  # a failed test leaves the next one alone
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
