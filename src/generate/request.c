@@ -241,10 +241,15 @@ void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens)
 
     if (tokens > q->max_new)
         tokens = q->max_new;
-    if (tokens > q->generated)
+    if (tokens > q->generated) {
+        uint32_t gained = tokens - q->generated;
+
         q->generated = tokens;
-    if (q->suspect && q->generated >= q->lost_at + CLEARED_BY)
-        clear(q);
+        if (q->suspect && gained >= q->suspect)
+            clear(q);
+        else if (q->suspect)
+            q->suspect -= (uint8_t)gained;
+    }
     if (q->prompt + q->generated > q->kv) {
         s->replicas[q->replica].kv += q->prompt + q->generated - q->kv;
         q->kv = q->prompt + q->generated;
@@ -325,8 +330,7 @@ void ms_request_lost(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
 
-    q->suspect = 1;
-    q->lost_at = q->generated;
+    q->suspect = CLEARED_BY;
     if (++q->losses < LOSSES_MAX) {
         ms_request_failed(s, i);
         return;

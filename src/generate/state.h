@@ -36,17 +36,15 @@ struct ms_gen_request {
     uint16_t seq;
     uint8_t state;
     uint8_t failures : 4,
-        tries : 4; /* replicas that failed it, and how often; 15: or more */
-    uint8_t ends;  /* ABORTING: and then it is not wanted any more */
-    uint8_t why;   /* ABORTING, or why it left its replica last */
-    uint8_t is_probe : 1,
-        suspect : 1;  /* suspect: its replica went; cleared by tokens */
-    uint8_t losses;   /* of its replica, in all */
-    uint8_t placed;   /* enum ms_explain_placed */
-    uint32_t lost_at; /* suspect: tokens that it had then */
-    uint32_t target;  /* of a move; MS_NOWHERE otherwise */
-    float rank;       /* QUEUED: the smallest goes first */
-    int64_t since_ns; /* queued then, or heard of last */
+        tries : 4;    /* replicas that failed it, and how often; 15: or more */
+    uint8_t ends : 1, /* ABORTING: and then it is not wanted any more */
+        is_probe : 1, losses : 4; /* of its replica, in all */
+    uint8_t why;                  /* ABORTING, or why it left its replica last */
+    uint8_t suspect;              /* its replica went: so many tokens clear it */
+    uint8_t placed;               /* enum ms_explain_placed */
+    uint32_t target;              /* of a move; MS_NOWHERE otherwise */
+    float rank;                   /* QUEUED: the smallest goes first */
+    int64_t since_ns;             /* queued then, or heard of last */
 };
 
 enum ms_group_state {
