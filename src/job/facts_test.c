@@ -1,7 +1,7 @@
 /* What other controllers are known to get wrong, test by test. A hung process that ignores
  * SIGTERM is in agent/agent_end_test.c. */
 #include "base/cleanup.h"
-#include "job/core/core_rig.h"
+#include "job/core/test_rig.h"
 #include "job/plan.h"
 #include "job/rendezvous.h"
 #include "job/shards.h"

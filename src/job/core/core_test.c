@@ -1,4 +1,4 @@
-#include "job/core/core_rig.h"
+#include "job/core/test_rig.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* 10,000 jobs in a world of faults; MUSTER_SIM_RUNS says how many others, MUSTER_SIM_RUN
  * tells of one. */
-#include "job/core/sim.h"
+#include "job/core/test_sim.h"
 
 #include <stdio.h>
 #include <stdlib.h>

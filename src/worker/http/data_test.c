@@ -1,7 +1,7 @@
 /* A worker's HTTP: tensors that come and go, and how many may ask. */
 #include "base/limits.h"
 #include "worker/http/http_impl.h"
-#include "worker/http/http_rig.h"
+#include "worker/http/test_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

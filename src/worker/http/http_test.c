@@ -1,6 +1,6 @@
 /* A worker's HTTP: who may, calls, ports, forks. */
 #include "base/clock.h"
-#include "worker/http/http_rig.h"
+#include "worker/http/test_rig.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
-/* http_rig.h - a worker's HTTP without a worker, for tests: the test is the client, the
+/* test_rig.h - a worker's HTTP without a worker, for tests: the test is the client, the
  * engine and the agent
  */
-#ifndef MS_WORKER_HTTP_HTTP_RIG_H
-#define MS_WORKER_HTTP_HTTP_RIG_H
+#ifndef MS_WORKER_HTTP_TEST_RIG_H
+#define MS_WORKER_HTTP_TEST_RIG_H
 
 #include "io/http/token.h"
 #include "worker/http/http.h"

@@ -1,5 +1,5 @@
-/* core_rig.c - one job and its journal, for tests of the core */
-#include "job/core/core_rig.h"
+/* test_rig.c - one job and its journal, for tests of the core */
+#include "job/core/test_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
-/* core_rig.h - one job and its journal, for tests of the core
+/* test_rig.h - one job and its journal, for tests of the core
  *
  * Each event is checked, encoded, decoded and taken as a host would; the time is the test's.
  * The text that is said is kept.
  */
-#ifndef MS_JOB_CORE_CORE_RIG_H
-#define MS_JOB_CORE_CORE_RIG_H
+#ifndef MS_JOB_CORE_TEST_RIG_H
+#define MS_JOB_CORE_TEST_RIG_H
 
 #include "job/core/core.h"
 

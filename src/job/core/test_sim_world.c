@@ -1,5 +1,5 @@
-/* sim_world.c - what an action does in the simulated world */
-#include "job/core/sim.h"
+/* test_sim_world.c - what an action does in the simulated world */
+#include "job/core/test_sim.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* http_rig.c - a worker's HTTP without a worker, for tests */
-#include "worker/http/http_rig.h"
+/* test_rig.c - a worker's HTTP without a worker, for tests */
+#include "worker/http/test_rig.h"
 #include "base/clock.h"
 #include "io/sock.h"
 

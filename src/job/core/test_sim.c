@@ -1,5 +1,5 @@
-/* sim.c - one simulated run: chaos, then calm, then an end */
-#include "job/core/sim.h"
+/* test_sim.c - one simulated run: chaos, then calm, then an end */
+#include "job/core/test_sim.h"
 
 #include "base/test_random.h"
 

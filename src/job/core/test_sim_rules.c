@@ -1,5 +1,5 @@
-/* sim_rules.c - what must be true of a job after every step */
-#include "job/core/sim.h"
+/* test_sim_rules.c - what must be true of a job after every step */
+#include "job/core/test_sim.h"
 
 #include <string.h>
 

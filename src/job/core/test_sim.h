@@ -1,12 +1,12 @@
-/* sim.h - for tests: a job in a world that loses, delays, kills and restarts
+/* test_sim.h - for tests: a job in a world that loses, delays, kills and restarts
  *
  * The world has processes, machines that have room or not, an orchestrator that can be asked
  * or not, notices on their way, and a controller that is killed between any two writes. A
  * run has a time of chaos and then a calm one, in which the job must come to an end with
- * nothing left. After every step the rules of sim_rules.c are checked.
+ * nothing left. After every step the rules of test_sim_rules.c are checked.
  */
-#ifndef MS_JOB_CORE_SIM_H
-#define MS_JOB_CORE_SIM_H
+#ifndef MS_JOB_CORE_TEST_SIM_H
+#define MS_JOB_CORE_TEST_SIM_H
 
 #include "job/core/core.h"
 
@@ -83,7 +83,7 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 void sim_event(struct sim *s, const struct ms_job_event *e);
 void sim_crash(struct sim *s);
 
-/* sim_world.c */
+/* test_sim_world.c */
 void sim_spec(struct sim *s);
 void sim_begin(struct sim *s, const struct ms_job_action *a);
 /* Do the one whose time has come first. */
@@ -94,7 +94,7 @@ void sim_found(struct sim *s, uint32_t what, bool is_complete);
 /* The controller dies: what is under way is done or not, and nobody hears of it. */
 void sim_lose_todos(struct sim *s);
 
-/* sim_rules.c */
+/* test_sim_rules.c */
 void sim_check(struct sim *s, const struct ms_job_event *e);
 void sim_check_action(struct sim *s,
                       const struct ms_job_event *e,
