@@ -112,6 +112,7 @@ class Fake(ThreadingHTTPServer):
         self.is_paused = False
         self.pauses: list[str] = []  # their modes
         self.posts: list[str] = []
+        self.seeds: list[int] = []  # of requests that had one
         super().__init__(("127.0.0.1", port), Handler)
 
     @property
@@ -187,6 +188,7 @@ class Handler(BaseHTTPRequestHandler):
                     body = json.loads(data)
                 except ValueError:
                     raise Refused(400, "JSON decode error") from None
+                self._note_seed(body)
             want = self.server.key
             if want and self.headers["Authorization"] != f"Bearer {want}":
                 raise Refused(401, "Invalid API Key")
@@ -196,6 +198,12 @@ class Handler(BaseHTTPRequestHandler):
         except Refused as why:
             error = {"message": str(why), "code": why.status}
             self._json({"error": error}, why.status)
+
+    def _note_seed(self, body: Any) -> None:
+        given = body.get("sampling_params", body)
+        for name in ("seed", "sampling_seed"):
+            if name in given:
+                self.server.seeds.append(given[name])
 
     def _json(self, value: Any, status: int = 200) -> None:
         data = json.dumps(value).encode()

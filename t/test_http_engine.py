@@ -108,6 +108,25 @@ def test_resumed_from_its_tokens(cluster: Make, fake: Any, kind: str) -> None:
         assert c.execute_rank_zero_sync("detokenize", ids) == "hello"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_request_draws_other_numbers(
+    cluster: Make, fake: Any, kind: str
+) -> None:
+    server = fake(kind)
+    c = cluster(HttpEngine, kwargs={"url": server.url})
+
+    def drawn(seq: int, made: int) -> int:
+        """The seed of sample `seq` behind so many tokens."""
+        asked = request(new=2, tokens=[5] * made, seq=seq, sampling={"seed": 7})
+        collected(c.execute_rank_zero_sync("generate", asked))
+        return server.seeds[-1]
+
+    assert [drawn(0, 0), drawn(1, 0)] == [7, 8]
+    seeds = [drawn(seq, made) for seq in (0, 1) for made in range(4)]
+    assert len(set(seeds)) == 8 and max(seeds) < 2**31
+    assert drawn(1, 3) == seeds[-1]  # the same attempt the same way
+
+
 @pytest.mark.parametrize("kind", STREAMS)
 def test_abort_ends_one_request_alone(cluster: Make, fake: Any, kind: str) -> None:
     server = fake(kind)

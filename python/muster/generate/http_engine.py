@@ -8,6 +8,7 @@ import os
 import urllib.error
 import urllib.request
 import uuid
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from muster import _core
@@ -149,8 +150,9 @@ class HttpEngine:
             int(request["max_new_tokens"]),
             dict(request.get("sampling") or {}),
         )
-        if "seed" in options:  # the samples of a group differ all the same
-            options["seed"] += request.get("seq", 0)
+        if "seed" in options:
+            made = len(request.get("tokens") or ())
+            options["seed"] = _seed(options["seed"], request.get("seq", 0), made)
         name = uuid.uuid4().hex  # ours: SGLang aborts all whose names begin alike
         parts = server.parts(name, tokens, new, options)
         is_over = False
@@ -326,6 +328,14 @@ def _checked(request: Mapping[str, Any]) -> str:
     if int(request["max_new_tokens"]) < 1:
         raise ValueError("request: max_new_tokens must be positive")
     return rid
+
+
+def _seed(seed: int, seq: int, made: int) -> int:
+    """The samples of a group differ all the same; and behind tokens of an earlier attempt
+    are other numbers than it drew. 31 bits, as every server takes them."""
+    if made == 0:
+        return seed + seq
+    return zlib.crc32(f"{seed} {seq} {made}".encode()) >> 1
 
 
 def _rank() -> int:
