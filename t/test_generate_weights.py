@@ -185,6 +185,38 @@ def test_versions_of_engines_that_say_none(
     assert {v for one in samples for v in one.versions} == {0, 1, 2}
 
 
+def test_who_waits_for_weights_is_told(cluster: Make) -> None:
+    """A driver that waits for groups learns what its only replica waits for."""
+    c = cluster(Engine, 1)
+    with Scheduler(c) as sched:
+        with sched.weights(version=1):
+            c.execute_all_sync("set_weights", 1)
+        c.replace(0)
+        group = sched.submit([1], n=2, max_new_tokens=10)
+        until(lambda: sched.stats()["replicas"][0]["state"] == "waits for weights")
+        what = r"rank 0 has not got the weights: .* call restored\(0\)"
+        with pytest.raises(muster.DeadlineExceeded, match=what):
+            sched.get_batch(1, timeout=0.1)
+        c.execute_all_sync("set_weights", 1)
+        sched.restored(0)
+        check(group.result(WAIT_S), 10, 2)
+
+
+def test_what_is_asked_at_the_wrong_time(cluster: Make) -> None:
+    c = cluster(Engine, 1)
+    with Scheduler(c) as sched:
+        with pytest.raises(ValueError, match="resume: it is not paused"):
+            sched.resume()
+        with sched.weights(version=1):
+            c.replace(0)
+            until(lambda: sched.stats()["replicas"][0]["state"] == "waits for weights")
+            with pytest.raises(ValueError, match="or an update is under way"):
+                sched.restored(0)
+            what = "weights: another update is under way"
+            with pytest.raises(muster.MusterError, match=what), sched.weights(2):
+                pass
+
+
 def test_an_update_that_fails(cluster: Make) -> None:
     c = cluster(PausableEngine, 2)
     with Scheduler(c, slots=8) as sched:

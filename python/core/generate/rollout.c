@@ -20,6 +20,26 @@ static struct ms_rollout *rollout_get(PyObject *self)
     return ((struct rollout_object *)self)->rollout;
 }
 
+/* Why not, of what can be asked at the wrong time. */
+static const char *refusal_of(const char *what)
+{
+    static const struct {
+        const char *what, *why;
+    } all[] = {
+        {"restored",
+         "this replica does not wait for weights, or an update is under way"},
+        {"weights", "another update is under way"},
+        {"weights_failed", "no update is under way"},
+        {"pause", "it was resumed meanwhile"},
+        {"resume", "it is not paused"},
+    };
+
+    for (size_t i = 0; i < MS_COUNT(all); i++)
+        if (strcmp(all[i].what, what) == 0)
+            return all[i].why;
+    return "it cannot be so";
+}
+
 static PyObject *raise_errno(int rc, const char *what)
 {
     struct ms_error err = {0};
@@ -27,10 +47,12 @@ static PyObject *raise_errno(int rc, const char *what)
     if (rc == -ENOENT)
         return PyErr_Format(PyExc_LookupError, "%s: there is no such", what);
     if (rc == -EINVAL || rc == -EAGAIN)
-        return PyErr_Format(PyExc_ValueError, "%s: not now, or not so", what);
+        return PyErr_Format(PyExc_ValueError, "%s: %s", what, refusal_of(what));
     if (rc == -ENOMEM)
         return PyErr_NoMemory();
-    if (rc == -ECHILD)
+    if (rc == -EBUSY)
+        ms_error_set(&err, rc, "%s: %s", what, refusal_of(what));
+    else if (rc == -ECHILD)
         ms_error_set(&err, rc, "%s: " MS_ROLLOUT_FORKED, what);
     else if (rc == -ESHUTDOWN)
         ms_error_set(&err, rc, "%s: the scheduler is closed", what);

@@ -487,7 +487,19 @@ class Scheduler:
             f"run, {up} of {len(s['replicas'])} replicas are up"
         )
         down = [one["failure"] for one in s["replicas"] if one["failure"]]
-        return f"{text}; {down[0]}" if down else text
+        if down:
+            text += f"; {down[0]}"
+        waiting = [
+            self._rank(one["replica"])
+            for one in s["replicas"]
+            if one["state"] == "waits for weights"
+        ]
+        if waiting:
+            text += (
+                f"; rank {waiting[0]} has not got the weights: give them to it, and call "
+                f"restored({waiting[0]})"
+            )
+        return text
 
     # ---- weights ----------------------------------------------------------------------
 
