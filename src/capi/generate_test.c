@@ -5,8 +5,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define WAIT_NS (60 * MS_NS_PER_S)
+enum { CHILD_S = 10 };
 
 static int group_setup(void **state)
 {
@@ -391,6 +394,31 @@ static void test_drained_and_used_again(void **state)
     check_slow(s, WORKERS);
 }
 
+static bool is_refused(int rc)
+{
+    return rc == -ECHILD && strstr(err.message, "forked child");
+}
+
+static void test_a_forked_child(void **state)
+{
+    SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    pid = fork();
+    if (pid == 0) {
+        alarm(CHILD_S);
+        _exit(!is_refused(muster_scheduler_drain(s, 1, WAIT_NS, &err)) ||
+              !is_refused(muster_scheduler_undrain(s, 1, &err)) ||
+              !is_refused(muster_scheduler_resize(s, 1, WAIT_NS, &err)));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(muster_scheduler_drain(s, 1, WAIT_NS, &err), 0);
+    assert_int_equal(muster_scheduler_undrain(s, 1, &err), 0);
+}
+
 static void update(struct muster_scheduler *s, uint32_t version, bool rolling)
 {
     uint32_t rank = 99;
@@ -472,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_requests_by_their_ids),
         cmocka_unit_test(test_news_of_a_descriptor),
         cmocka_unit_test(test_drained_and_used_again),
+        cmocka_unit_test(test_a_forked_child),
         cmocka_unit_test(test_weights_filter_and_pause),
         cmocka_unit_test(test_misuse),
     };

@@ -91,14 +91,17 @@ void ms_capi_replicas_follow(struct muster_scheduler *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Until no request is left at those that go. */
+/* Until no request is left at those that go. -ESHUTDOWN, -ECHILD: there will be no news. */
 static int
 await_drained(struct muster_scheduler *s, uint32_t from, uint32_t to, int64_t until_ns)
 {
     for (uint32_t i = from; i < to; i++)
         for (;;) {
             uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
+            int rc = ms_rollout_status(s->rollout);
 
+            if (rc < 0)
+                return rc;
             if (!ms_rollout_has(s->rollout, i))
                 break;
             if (ms_now_ns() >= until_ns)
@@ -106,6 +109,14 @@ await_drained(struct muster_scheduler *s, uint32_t from, uint32_t to, int64_t un
             ms_rollout_wait(s->rollout, seen, until_ns);
         }
     return 0;
+}
+
+/* Before the lock is taken: in a forked child a thread that is not there may hold it. */
+static int check_usable(const struct muster_scheduler *s, struct muster_error *err)
+{
+    int rc = ms_rollout_status(s->rollout);
+
+    return rc < 0 ? muster_error_set(err, rc, NULL, MS_ROLLOUT_FORKED) : 0;
 }
 
 static bool is_last(const struct muster_scheduler *s, uint32_t rank)
@@ -122,9 +133,11 @@ int muster_scheduler_drain(struct muster_scheduler *s,
                            struct muster_error *err)
 {
     int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
-    int rc;
-    MS_LOCK(&s->lock);
+    int rc = check_usable(s, err);
 
+    if (rc < 0)
+        return rc;
+    MS_LOCK(&s->lock);
     if (rank >= s->count)
         return muster_error_set(err, -EINVAL, NULL, "there is no rank %u", rank);
     if (!ms_rollout_has(s->rollout, rank))
@@ -145,9 +158,11 @@ int muster_scheduler_undrain(struct muster_scheduler *s,
     const struct muster_cluster *c = s->cluster;
     struct ms_rollout_replica what = {.slots = s->slots, .kv_tokens = s->kv_tokens};
     struct ms_error why = {0};
-    int rc;
-    MS_LOCK(&s->lock);
+    int rc = check_usable(s, err);
 
+    if (rc < 0)
+        return rc;
+    MS_LOCK(&s->lock);
     if (rank >= s->count || rank >= c->world_size)
         return muster_error_set(err, -EINVAL, NULL, "there is no rank %u", rank);
     what.peer = c->workers[rank].peer;
@@ -162,9 +177,11 @@ int muster_scheduler_resize(struct muster_scheduler *s,
 {
     int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
     uint32_t before;
-    int rc;
-    MS_LOCK(&s->lock);
+    int rc = check_usable(s, err);
 
+    if (rc < 0)
+        return rc;
+    MS_LOCK(&s->lock);
     if (world_size == 0)
         return muster_error_set(err, -EINVAL, NULL, "a scheduler needs a replica");
     before = s->count;
