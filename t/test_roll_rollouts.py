@@ -280,7 +280,14 @@ def test_batches_by_the_actors_own_generate(roles: Any) -> None:
         assert metrics["scheduler/collect_query_count"] == 5
         assert metrics["scheduler/query_filter_count"] > 0
 
+    async def none_is_good(scheduler: roll.DynamicSamplingScheduler) -> None:
+        what = "5 prompts of step 0 were not there within 1 s"
+        with pytest.raises(muster.DeadlineExceeded, match=what):
+            await scheduler.get_batch(asked(), 0, 5, timeout=1)
+
     run(main, (actor, roles[1]), config(generate_opt_level=0, rewards=rewards))
+    rule.filter_args["threshold_up"] = 0
+    run(none_is_good, (actor, roles[1]), config(generate_opt_level=0, rewards=rewards))
     actor.destroy()
 
 
@@ -359,6 +366,45 @@ def test_waits_have_deadlines(roles: Any) -> None:
             await manager.wait_complete(0.1)
         with pytest.raises(muster.DeadlineExceeded, match=r"suspended.* within 0.1 s"):
             await manager.on_send_request("one", timeout=0.1)
+
+    run(main, roles)
+
+
+def test_a_batch_that_was_late_is_asked_for_again(roles: Any) -> None:
+    """Also if it was there, and requests of somebody else did not end."""
+
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        with pytest.raises(muster.DeadlineExceeded, match="8 samples were not there"):
+            await scheduler.get_batch(asked(pace=0.05), 0, 4, timeout=0.01)
+        first = starts(await scheduler.get_batch(asked(pace=0.05), 0, 4))
+        manager = scheduler.router_manager
+        sent = asyncio.create_task(manager.on_send_request("one"))
+        said = ""
+        while "requests did not end" not in said:
+            with pytest.raises(muster.DeadlineExceeded) as e:
+                await scheduler.get_batch(asked(), 1, 4, timeout=1)
+            said = str(e.value)
+        await sent
+        await manager.on_request_routed("one")
+        second = starts(await scheduler.get_batch(asked(), 1, 4))
+        rows = first + second
+        assert sorted(rows.count(row) for row in set(rows)) == [2] * 8
+        assert scheduler.dataset_iter_count == 8  # nothing was begun anew
+        with pytest.raises(AssertionError, match="step 1 after 1"):
+            await scheduler.get_batch(asked(), 1, 4)
+
+    run(main, roles)
+
+
+def test_shutdown_has_one_deadline(roles: Any) -> None:
+    async def main(scheduler: roll.DynamicSamplingScheduler) -> None:
+        manager, sending = scheduler.router_manager, scheduler.async_sending_task
+        manager.resume()
+        await manager.on_send_request("one")
+        with pytest.raises(muster.DeadlineExceeded, match=r"did not end within 0.1 s"):
+            await scheduler.shutdown(timeout=0.1)
+        assert sending is not None and sending.done()
+        await manager.on_request_routed("one")
 
     run(main, roles)
 

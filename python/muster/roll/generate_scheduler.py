@@ -14,12 +14,14 @@ import pkgutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from muster._adapters.checks import NoSuchKey, WrongValue
 from muster.errors import DeadlineExceeded
+from muster.roll.changes import deadline
 from muster.roll.protocol import (
     DataProto,
     pad_dataproto_to_divisor,
@@ -98,6 +100,7 @@ class DynamicSamplingScheduler:
         self.udrl = _loop_of(config)
         self.reward_scheduler = RewardScheduler()
         self.async_sending_task: asyncio.Task[None] | None = None
+        self._unfinished: int | None = None  # a step whose batch may be asked for again
         self._rewarding: dict[Any, int] = {}  # calls that run, by worker
 
     # ---- life -------------------------------------------------------------------------
@@ -123,14 +126,22 @@ class DynamicSamplingScheduler:
         go on; requests that were aborted wait with their tokens, if the loop keeps them."""
         self.router_manager.suspend()
         self.gc()
+        if self.async_generation_ratio == 0:
+            self._unfinished = None  # the prompts of this step are over
         await self.router_manager.abort_all()
         await self.router_manager.wait_complete(timeout)
 
     async def shutdown(self, timeout: float = WAIT_S) -> None:
         """Prompts that run are given up. Idempotent."""
+        end = monotonic() + timeout
         self.replay_buffer.shutdown()
-        await self.router_manager.shutdown()
-        self.gc()
+        try:
+            await self.router_manager.shutdown(timeout)
+        finally:
+            self.gc()
+            await self._end_sending(max(0.0, end - monotonic()))
+
+    async def _end_sending(self, timeout: float) -> None:
         if (task := self.async_sending_task) is None:
             return
         await asyncio.wait({task}, timeout=timeout)
@@ -175,32 +186,51 @@ class DynamicSamplingScheduler:
         timeout: float = WAIT_S,
     ) -> DataProto:
         """`batch_size` prompts with all their samples and rewards. `data` has the
-        generation_config in its meta_info. DeadlineExceeded after `timeout` seconds; what
-        makes a prompt fail is raised at once. Without an async ratio sampling is paused
-        when it returns."""
+        generation_config in its meta_info. DeadlineExceeded after `timeout` seconds: then it
+        may be called again for the same step, and goes on; what makes a prompt fail is
+        raised at once. Without an async ratio sampling is paused when it returns."""
+        end = monotonic() + timeout
         if getattr(self.pipeline_config, "generate_opt_level", 1) == 0:
-            return await self.get_batch_opt_level_0(data, batch_size)
+            what = f"{batch_size} prompts of step {global_step} were not there"
+            async with deadline(timeout, lambda: what):
+                return await self.get_batch_opt_level_0(data, batch_size)
+        is_async = self.async_generation_ratio > 0
+        if global_step != self._unfinished:
+            self._begin_step(data, global_step, batch_size)
+        wanted = (
+            batch_size * self.meta_info["generation_config"]["num_return_sequences"]
+        )
+        self._unfinished = global_step
+        self.router_manager.resume()
+        items = await self._take(wanted, timeout)
+        if not is_async:
+            await self._pause_with(items, max(0.0, end - monotonic()))
+        self._unfinished = None
+        if self.replay_buffer.is_use_additional_prompts:
+            items = items[:wanted]  # the last prompt may have had more
+        batch = self.collect_items_as_batch(items)
+        batch.meta_info["metrics"] |= self._times()
+        return batch
+
+    def _begin_step(self, data: DataProto, step: int, batch_size: int) -> None:
         if self.router_manager.size() > 0:
             raise WrongValue(
                 f"{self.router_manager.size()} requests run: call pause_sampling first"
             )
-        is_async = self.async_generation_ratio > 0
         self.meta_info = copy.deepcopy(data.meta_info)
-        self.meta_info["global_step"] = global_step
-        self.meta_info.setdefault("collect_unfinished", is_async)
-        wanted = (
-            batch_size * self.meta_info["generation_config"]["num_return_sequences"]
-        )
-        self.replay_buffer.advance_step(global_step, batch_size)
-        self.router_manager.resume()
-        items = await self._take(wanted, timeout)
-        if self.replay_buffer.is_use_additional_prompts:
-            items = items[:wanted]  # the last prompt may have had more
-        batch = self.collect_items_as_batch(items)
-        if not is_async:
-            await self.pause_sampling()
-        batch.meta_info["metrics"] |= self._times()
-        return batch
+        self.meta_info["global_step"] = step
+        self.meta_info.setdefault("collect_unfinished", self.async_generation_ratio > 0)
+        self.replay_buffer.advance_step(step, batch_size)
+
+    async def _pause_with(self, items: list[ExperienceItem], timeout: float) -> None:
+        """If it fails the items come with the next call."""
+        step = self._unfinished
+        try:
+            await self.pause_sampling(timeout)
+        except BaseException:
+            self.replay_buffer.give_back(items)
+            self._unfinished = step
+            raise
 
     async def _take(self, wanted: int, timeout: float) -> list[ExperienceItem]:
         sending = self.async_sending_task

@@ -199,6 +199,10 @@ class ReplayBuffer:
         taken, self._taken = self._taken, []
         return taken
 
+    def give_back(self, items: list[ExperienceItem]) -> None:
+        """What `get_batch` gave comes with the next call."""
+        self._taken = items + self._taken
+
     def _begin_batch(self, wanted: int) -> None:
         if self.current_step is None:
             raise WrongValue("no step has begun: call advance_step first")
