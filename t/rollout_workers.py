@@ -125,7 +125,17 @@ class Environments(Worker):
     async def pid(self) -> int:
         return os.getpid()
 
+    lingers = False
+
+    async def linger(self, lingers: bool) -> None:
+        self.lingers = lingers
+
     async def run_rollout_loop(self, seed: int) -> None:
+        await self._play_all()
+        while self.lingers:
+            await asyncio.sleep(0.01)
+
+    async def _play_all(self) -> None:
         mine = self.worker_config.env_configs[self.rank]
         await asyncio.gather(*(self._play(e, mine[e]["group_id"]) for e in mine))
 

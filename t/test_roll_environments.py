@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +127,52 @@ def test_validation_goes_on_until_all_have_ended(actor: Any) -> None:
             assert scheduler.rollout_task is None
 
     run(main, actor, mode="val")
+
+
+def test_environments_that_do_not_end(actor: Any) -> None:
+    """They have brought all that there is, and go on."""
+
+    async def main(scheduler: roll.RolloutScheduler) -> None:
+        environments = scheduler.es_manager
+        environments.execute_all_sync("linger", True)
+        said = ""
+        while "the environments did not end within 3 s" not in said:
+            with pytest.raises(muster.DeadlineExceeded) as e:
+                await scheduler.get_batch(step(0), -1, timeout=3)
+            said = str(e.value)
+        task = scheduler.rollout_task
+        assert task is not None and not task.done()  # they still play
+        environments.execute_all_sync("linger", False)
+        await task
+
+    run(main, actor, mode="val")
+
+
+def test_cancelled_while_it_starts(actor: Any) -> None:
+    """What is still made by then goes, too."""
+    begun, go = threading.Event(), threading.Event()
+
+    class Held(roll.RolloutScheduler):
+        def _start(self) -> None:
+            begun.set()
+            assert go.wait(WAIT_S)
+            super()._start()
+
+    async def main() -> None:
+        role = EnvConfig(name="env", worker_cls=Environments, world_size=2)
+        config = SimpleNamespace(async_generation_ratio=1, pace=0, seed=1)
+        scheduler = Held(config, role, None, actor, "train")
+        starting = asyncio.create_task(scheduler.initialize())
+        await asyncio.to_thread(begun.wait)
+        starting.cancel()
+        await asyncio.sleep(0)  # it is told
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    asyncio.run(main())
+    names = [one["name"] for one in muster.status()["clusters"]]
+    assert names == ["actor_infer"]
 
 
 def test_a_router_that_dies_is_raised(actor: Any) -> None:

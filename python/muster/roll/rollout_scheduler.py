@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,8 +58,9 @@ class RolloutScheduler:
 
     async def initialize(self) -> None:
         """Start the router, the queue and the environments."""
+        starting = asyncio.create_task(asyncio.to_thread(self._start))
         try:
-            await asyncio.to_thread(self._start)
+            await asyncio.shield(starting)
             await self.generate_scheduler.initialize.remote()
             await self.generate_scheduler.suspend.remote()
             await self._environments(
@@ -70,6 +72,7 @@ class RolloutScheduler:
                 mode=self.mode,
             )
         except BaseException:
+            await asyncio.wait({starting})  # also what it still makes is destroyed
             await self._destroy()
             raise
 
@@ -118,6 +121,7 @@ class RolloutScheduler:
         environments end, and None if there was none. `data` has global_step in its
         meta_info. An environment's failure is raised at once, DeadlineExceeded after
         `timeout` seconds."""
+        end = monotonic() + timeout
         step = data.meta_info["global_step"]
         if self.rollout_task is None:
             is_train = self.mode == "train"
@@ -128,8 +132,7 @@ class RolloutScheduler:
         await self.generate_scheduler.resume.remote()
         rollouts = await self._take(batch_size, step, timeout)
         if batch_size < 0:
-            await asyncio.wait_for(self.rollout_task, timeout)
-            self.rollout_task = None
+            await self._await_end(step, timeout, end)
             await self.env_output_queue.clear.remote()
         metrics = await self.env_output_queue.collect_metrics.remote()
         if not rollouts:
@@ -157,6 +160,18 @@ class RolloutScheduler:
             ) from None
         finally:
             get.cancel()
+
+    async def _await_end(self, step: int, timeout: float, end: float) -> None:
+        """The environments have said that they ended; now they do."""
+        assert self.rollout_task is not None
+        left = max(0.0, end - monotonic())
+        done, _ = await asyncio.wait({self.rollout_task}, timeout=left)
+        if not done:
+            raise DeadlineExceeded(
+                f"step {step}: the environments did not end within {timeout} s"
+            )
+        task, self.rollout_task = self.rollout_task, None
+        task.result()
 
     async def suspend(self, timeout: float = WAIT_S) -> None:
         """Until the next `get_batch` nothing is generated; what ran was aborted, and its
