@@ -37,6 +37,8 @@ static const struct {
     {"VISIBLE_OWN", MUSTER__VISIBLE__VISIBLE_OWN},
     {"VISIBLE_NODE", MUSTER__VISIBLE__VISIBLE_NODE},
     {"META_MAX", (long)MS_META_MAX},
+    {"NAME_MAX", (long)MS_NAME_MAX},
+    {"KV_VALUE_MAX", (long)MS_KV_VALUE_MAX},
     {"PAYLOAD_BUFFER_MIN", (long)MS_PAYLOAD_BUFFER_MIN},
     {"PAYLOAD_ARRAY_MIN", (long)MS_PAYLOAD_ARRAY_MIN},
     {"PAYLOAD_MATES_MAX", (long)MS_PAYLOAD_MATES_MAX},
@@ -49,6 +51,7 @@ static const struct {
     {"ANSWER_S", MS_ANSWER_NS},
     {"HEAD_ANSWER_S", MS_LINK_GRACE_NS},
     {"STOP_GRACE_S", MS_STOP_GRACE_NS},
+    {"HOLD_MAX_S", MS_HOLD_MAX_NS},
     {"WAIT_S", MS_CALL_TIMEOUT_NS},
 };
 

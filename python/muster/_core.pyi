@@ -59,9 +59,12 @@ START_NATIVE: int
 VISIBLE_OWN: int
 VISIBLE_NODE: int
 META_MAX: int
+NAME_MAX: int  # characters of the name of a cluster, a node or a session
+KV_VALUE_MAX: int  # bytes of a value of the key-value store
 ANSWER_S: float  # of what an agent or a worker's I/O thread answers
 HEAD_ANSWER_S: float  # of a head that may just be coming back
 STOP_GRACE_S: float  # SIGTERM until SIGKILL
+HOLD_MAX_S: float  # of one question that waits: it is asked again then
 WAIT_S: float  # for a call, a key or a barrier, unless told otherwise
 DTYPES: list[str]  # of tensors in plain data, by their codes
 

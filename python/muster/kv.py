@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Owner = Literal["driver", "worker", "none"]
 
-POLL_S = 60.0  # one question; it is asked again
 _OWNERS = {"driver": 0, "worker": 1, "none": 2}
 _NOTHING: Any = object()
 
@@ -59,7 +58,7 @@ def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
     deadline = monotonic() + (_core.WAIT_S if timeout is None else timeout)
     while True:
         left = max(0.0, deadline - monotonic())
-        wait = min(left, POLL_S)
+        wait = min(left, _core.HOLD_MAX_S)
         asked = {"key": key, "wait_ns": _core.ns(wait)}
         entry = api.ask("kv_get", asked, wait)
         if entry["key"]:
@@ -95,7 +94,7 @@ def wait(keys: Sequence[str], timeout: float) -> bool:
     deadline = monotonic() + timeout
     while True:
         left = max(0.0, deadline - monotonic())
-        part = min(left, POLL_S)
+        part = min(left, _core.HOLD_MAX_S)
         asked = {"keys": list(keys), "wait_ns": _core.ns(part)}
         if api.ask("kv_wait", asked, part)["done"]:
             return True
@@ -155,10 +154,10 @@ class Watch:
         deadline = None if timeout is None else monotonic() + timeout
         asked = False
         while not self._ready and not self._closed.is_set():
-            left = POLL_S if deadline is None else deadline - monotonic()
+            left = _core.HOLD_MAX_S if deadline is None else deadline - monotonic()
             if left <= 0 and asked:
                 return None
-            self._poll(max(0.0, min(left, POLL_S)))
+            self._poll(max(0.0, min(left, _core.HOLD_MAX_S)))
             asked = True
         return None if self._closed.is_set() else _event(self._ready.pop(0))
 

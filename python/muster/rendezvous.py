@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 LAST_CALL_S = 30.0
 JOIN_S = 600.0
-POLL_S = 60.0  # one question; it is asked again
 BARRIER_LOOK_S = 1.0  # until who waits at a barrier notices that a member has gone
 SHOWN_MAX = 8  # ranks in one error
 
@@ -165,7 +164,7 @@ class Rendezvous:
         asked = {"name": self.name, "round": self.round}
         left = wait
         while True:
-            part = min(left, POLL_S)
+            part = min(left, _core.HOLD_MAX_S)
             status = _ask("rendezvous", asked | {"wait_ns": _core.ns(part)}, part)
             left -= part
             news = status["wanted"] or status["closed"]

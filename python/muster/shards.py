@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-POLL_S = 60.0  # one question; it is asked again
 SAVED = "muster.shards"  # the file in a checkpoint's folder
 _OPEN, _COMPLETE, _FAILED = range(3)
 _STATES = ("open", "complete", "failed")
@@ -136,7 +135,7 @@ class Shards:
         deadline = monotonic() + (_core.WAIT_S if timeout is None else timeout)
         while True:
             left = max(0.0, deadline - monotonic())
-            wait = min(left, POLL_S)
+            wait = min(left, _core.HOLD_MAX_S)
             asked = {"count": count, "wait_ns": _core.ns(wait)}
             found = self._take(asked, wait)
             if found["shards"] or found["state"] == _COMPLETE:

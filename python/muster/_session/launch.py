@@ -27,7 +27,6 @@ STOP_S = 10.0  # an agent that was told to end
 RANK_LABEL = "rank"
 _NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _INSIDE = "MUSTER_WORKER_UID"  # in all that runs below a worker
-_NAME_MAX = 64
 _HOW = (
     "every node needs the same secret. Make one with\n"
     "  (umask 077; python3 -c 'import secrets; print(secrets.token_hex(32))' > FILE)\n"
@@ -74,7 +73,7 @@ def find(environ: Mapping[str, str]) -> Launch | None:
         c if c.isascii() and (c.isalnum() or c in "_.-") else "-"
         for c in environ.get("WORKER_ID") or f"node{rank}"
     )
-    where = (environ["MASTER_ADDR"], port, name[:_NAME_MAX], local_rank)
+    where = (environ["MASTER_ADDR"], port, name[: _core.NAME_MAX], local_rank)
     return Launch(rank, world_size, *where, torchrun.has_store(environ))
 
 

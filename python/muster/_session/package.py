@@ -27,7 +27,6 @@ FILES_MAX = 20_000
 STORE_MAX = 192 << 20  # of packed packages in a head's store: older ones give way
 KEPT_MAX = 8  # unpacked ones on a node, besides those that are in use
 FETCH_S = 60.0
-_PIECE = 4 << 20  # bytes: a value of the store
 _KEY = "muster/package/"
 
 
@@ -129,13 +128,14 @@ def send(package: Package) -> None:
     import zlib
     from time import time
 
-    from muster import kv
+    from muster import _core, kv
 
     key = _KEY + package.hash
     known = kv.get(key)
     if known is None:
         data = zlib.compress(pickle.dumps(package.entries, 5), 1)
-        pieces = [data[i : i + _PIECE] for i in range(0, len(data), _PIECE)]
+        size = _core.KV_VALUE_MAX
+        pieces = [data[i : i + size] for i in range(0, len(data), size)]
         _make_room(len(data))
         for i, piece in enumerate(pieces):
             kv.put(f"{key}/{i}", piece, owner="none")

@@ -15,7 +15,7 @@ from itertools import groupby
 from time import monotonic
 
 from muster._cluster.role import generation
-from muster._core import Rollout
+from muster._core import WAIT_S, Rollout
 from muster.errors import DeadlineExceeded
 from muster.generate.group import Group, Groups, Sample
 from muster.generate.lease import Lease
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
     T = TypeVar("T")
 
-WAIT_S = 7200.0  # where nobody says how long
 FOLLOW_S = 0.5  # until a cluster of another size is noticed without news
 DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31

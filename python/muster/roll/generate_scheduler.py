@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from muster._adapters.checks import NoSuchKey, WrongValue
+from muster._core import WAIT_S
 from muster.errors import DeadlineExceeded
 from muster.roll.changes import deadline
 from muster.roll.protocol import (
@@ -33,7 +34,7 @@ from muster.roll.rollout_context import RolloutContext
 from muster.roll.rollout_data import expand_responses, query_filter, request_of
 from muster.roll.rollout_items import Durations, Order, collect_fn_of
 from muster.roll.rollout_loop import UserDefinedRolloutLoop
-from muster.roll.router import WAIT_S, RouterManager
+from muster.roll.router import RouterManager
 from muster.roll.router_clients import RouterClient
 
 __all__ = ["DynamicSamplingScheduler"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster._adapters.checks import NoSuchKey, WrongValue
-from muster.generate.scheduler import WAIT_S
+from muster._core import WAIT_S
 from muster.roll.changes import Changes, deadline
 
 logger = logging.getLogger("muster.roll")

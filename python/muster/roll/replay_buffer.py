@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 
 from muster._adapters.checks import WrongValue
-from muster._core import Replay
-from muster.generate.scheduler import WAIT_S
+from muster._core import WAIT_S, Replay
 from muster.roll.changes import Changes, deadline
 
 TYPE_CHECKING = False

@@ -15,11 +15,12 @@ from typing import Any
 
 import muster
 from muster._adapters.actor import Handle
+from muster._core import WAIT_S
 from muster.errors import DeadlineExceeded
 from muster.roll.cluster import Cluster
 from muster.roll.group_queue import GroupQueueManager
 from muster.roll.protocol import DataProto
-from muster.roll.router import WAIT_S, RouterManager, history_of
+from muster.roll.router import RouterManager, history_of
 
 __all__ = ["RolloutScheduler"]
 

@@ -14,15 +14,14 @@ from typing import Any
 from muster._adapters.actor import Handle
 from muster._adapters.checks import WrongValue
 from muster._cluster.role import generation
-from muster._core import Rollout
+from muster._core import WAIT_S, Rollout
 from muster.errors import NoSuchMethod
 from muster.generate import Scheduler
-from muster.generate.scheduler import WAIT_S
 from muster.roll.changes import Changes, deadline
 from muster.roll.router_clients import RouterClient, client_of
 from muster.roll.routers import router_of
 
-__all__ = ["WAIT_S", "PartialGPUManager", "RouterManager"]
+__all__ = ["PartialGPUManager", "RouterManager"]
 
 _OPTIONS = {
     *("slots", "kv_tokens", "policy", "history", "history_prompts", "chunk"),

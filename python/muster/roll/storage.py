@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, Self
 
-from muster import kv
+from muster import _core, kv
 from muster._data.serialize import loads, to_bytes
 from muster.future import CompletedFuture
 
@@ -19,7 +19,7 @@ RAY_NAMESPACE = "roll"
 _PREFIX = "roll/"
 _KEYS = "roll.key/"  # of those that are no texts
 _NAME_MAX = 400
-_PIECE = (4 << 20) - 4096  # a little less than an entry of muster.kv may have
+_PIECE = _core.KV_VALUE_MAX - 4096  # a little less than an entry may have
 
 
 @dataclasses.dataclass
