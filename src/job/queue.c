@@ -5,6 +5,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+int ms_job_queue_compare(const struct ms_job_queued *a, const struct ms_job_queued *b)
+{
+    if (a->priority != b->priority)
+        return a->priority > b->priority ? -1 : 1;
+    if (a->submitted_ns != b->submitted_ns)
+        return a->submitted_ns < b->submitted_ns ? -1 : 1;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
 bool ms_job_demand_is_nothing(const struct ms_job_demand *d)
 {
     return d->cpu_milli == 0 && d->memory == 0 && d->devices == 0;

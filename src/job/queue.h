@@ -8,7 +8,19 @@
 #ifndef MS_JOB_QUEUE_H
 #define MS_JOB_QUEUE_H
 
-#include "job/core/core.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The place of a job in the queue. */
+struct ms_job_queued {
+    int32_t priority; /* higher ones go first */
+    int64_t submitted_ns;
+    uint64_t id; /* decides between equals: the smaller */
+};
+
+/* <0: a goes before b; for qsort and by hand. */
+int ms_job_queue_compare(const struct ms_job_queued *a, const struct ms_job_queued *b);
 
 /* What a job wants of the machine, or what that has. */
 struct ms_job_demand {

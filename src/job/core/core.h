@@ -172,16 +172,4 @@ int ms_job_core_encode(const struct ms_job_core *c, struct ms_buf *out);
 struct ms_job_core *
 ms_job_core_decode(const void *data, size_t len, struct ms_error *err);
 
-/* ---- the queue --------------------------------------------------------------------- */
-
-/* A job that waits to be admitted. */
-struct ms_job_queued {
-    int32_t priority; /* higher ones go first */
-    int64_t submitted_ns;
-    uint64_t id; /* decides between equals: the smaller */
-};
-
-/* <0: a goes before b; for qsort and by hand. */
-int ms_job_queue_compare(const struct ms_job_queued *a, const struct ms_job_queued *b);
-
 #endif

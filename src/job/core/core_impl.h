@@ -17,7 +17,6 @@
  *   codec.c     values as bytes, both ways
  *   event.c     the wire form of events and actions
  *   snapshot.c  the wire form of the state
- *   queue.c     which job is next
  *
  * The state is flat: one array of slots, in which each role has its own part of max slots.
  * Memory is taken when the job is submitted. After that a step cannot fail half-way.
