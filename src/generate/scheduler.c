@@ -1,4 +1,5 @@
-/* scheduler.c - events in, decisions out */
+/* scheduler.c - the step of the generation scheduler: an event changes the state, then
+ * waiting requests are sent to replicas with room and finished groups are handed out */
 #include "generate/scheduler_impl.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,5 @@
-/* look.c - numbers, explanations, and the timeline */
+/* look.c - what others may see of a rollout: its numbers and those of its replicas, why a
+ * request is where it is, and the timeline of events and decisions */
 #include "rollout/rollout_impl.h"
 
 #include <errno.h>

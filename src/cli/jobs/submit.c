@@ -1,4 +1,5 @@
-/* submit.c - `muster submit` */
+/* submit.c - `muster submit FILE`: checks a job's file and sends it to the head that hosts
+ * jobs, which is started if there is none */
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "cli/jobs/jobs.h"

@@ -1,4 +1,4 @@
-/* check.c - which events are taken */
+/* check.c - refuses events that make no sense in the job's present state, with the reason */
 #include "job/core/core_impl.h"
 
 #include <errno.h>

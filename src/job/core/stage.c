@@ -1,4 +1,5 @@
-/* stage.c - stages: up, down, over; deadlines */
+/* stage.c - a job from stage to stage: what it lacks is started, what must go is ended, and
+ * deadlines are kept; ms_stage_run does it after every event */
 #include "job/core/core_impl.h"
 
 #include <stdarg.h>

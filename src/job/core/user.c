@@ -1,4 +1,4 @@
-/* user.c - what people want */
+/* user.c - what a person asks of a job: stop, delete, suspend, resume, scale, restart */
 #include "job/core/core_impl.h"
 
 #include <string.h>
