@@ -204,6 +204,7 @@ const uint64_t *core_chain(uint32_t *count);
 int core_serve_setup(PyObject *module);
 int core_operation_setup(PyObject *module);
 int core_constants_setup(PyObject *module);
+int core_rollout_setup(PyObject *module);
 PyObject *core_zygote_fill(PyObject *self, PyObject *unused); /* zygote_fill.c */
 /* Functions of the module, each of the file of that name; of head: head_start.c. */
 extern PyMethodDef core_call_functions[], core_call_many_functions[],

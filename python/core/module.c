@@ -315,7 +315,8 @@ static int add_all(PyObject *module)
     static int (*const setups[])(PyObject *) = {core_payload_setup,
                                                 core_operation_setup,
                                                 core_serve_setup,
-                                                core_constants_setup};
+                                                core_constants_setup,
+                                                core_rollout_setup};
     struct core_type *const types[] = {&core_memory,
                                        &core_call,
                                        &core_inbox,

@@ -15,7 +15,7 @@ Waiting functions let go of the GIL, and run signal handlers (Ctrl-C raises from
 """
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 class ExitInfo(TypedDict):
     signaled: bool
@@ -571,26 +571,37 @@ def partition(
 
 # ---- the store ------------------------------------------------------------------------
 
-# (tokens, logprobs, versions, finish_reason, replica or -1, attempt, seq, rid, failure, (epoch,
-# weights) of the replica when it was done, it belongs to the group)
-RolloutSample = tuple[
-    list[int],
-    list[float] | None,
-    list[int],
-    str,
-    int,
-    int,
-    int,
-    str,
-    str,
-    tuple[int, int],
-    bool,
-]
-# (id, key, why it was dropped or None, samples)
-RolloutGroup = tuple[int, int, str | None, list[RolloutSample]]
-# (at_ns, name, it is a decision, request, group, seq, replica or -1, attempt, tokens, version,
-# why or None)
-RolloutMark = tuple[int, str, bool, int, int, int, int, int, int, int, str | None]
+class RolloutSample(NamedTuple):
+    tokens: list[int]
+    logprobs: list[float] | None
+    versions: list[int]
+    finish_reason: str
+    replica: int  # -1: none
+    attempt: int
+    seq: int
+    rid: str
+    failure: str
+    cache: tuple[int, int]  # (epoch, weights) of the replica when it was done
+    is_done: bool  # it belongs to the group
+
+class RolloutGroup(NamedTuple):
+    id: int
+    key: int
+    why: str | None  # it was dropped
+    samples: list[RolloutSample]
+
+class RolloutMark(NamedTuple):
+    at_ns: int
+    name: str  # of the event or decision
+    is_decision: bool
+    request: int
+    group: int
+    seq: int
+    replica: int  # -1: none
+    attempt: int
+    tokens: int
+    version: int
+    why: str | None
 
 class Rollout:
     """Generation on clusters (src/rollout/rollout.h). Nothing waits but `wait`: None means

@@ -6,11 +6,11 @@
 
 #include "rollout/rollout.h"
 
-/* (id, key, why, samples), why None if it is whole; takes the group. */
+/* RolloutGroup of _core.pyi; takes the group. */
 PyObject *core_rollout_group(struct ms_rollout_group *g);
 PyObject *core_rollout_stats(struct ms_rollout *r);
 PyObject *core_rollout_explanation(const struct ms_explanation *x, const char *text);
-/* (at_ns, kind, is_decision, rid or None, group, seq, replica, attempt, tokens, version, why) */
+/* RolloutMark */
 PyObject *core_rollout_mark(const struct ms_rollout_mark *m);
 
 #endif

@@ -3,6 +3,73 @@
 
 #include <math.h>
 
+/* ---- types ------------------------------------------------------------------------- */
+
+static PyStructSequence_Field sample_fields[] = {
+    {"tokens", NULL},
+    {"logprobs", "None: the engine gave none"},
+    {"versions", "of the weights, one for each token"},
+    {"finish_reason", NULL},
+    {"replica", "-1: none"},
+    {"attempt", NULL},
+    {"seq", NULL},
+    {"rid", NULL},
+    {"failure", "empty: none"},
+    {"cache", "(epoch, weights) of the replica when it was done"},
+    {"is_done", "it belongs to the group"},
+    {NULL, NULL}};
+
+static PyStructSequence_Field group_fields[] = {
+    {"id", NULL},
+    {"key", NULL},
+    {"why", "it was dropped; None: it is whole"},
+    {"samples", NULL},
+    {NULL, NULL}};
+
+static PyStructSequence_Field mark_fields[] = {{"at_ns", NULL},
+                                               {"name", "of the event or decision"},
+                                               {"is_decision", NULL},
+                                               {"request", NULL},
+                                               {"group", NULL},
+                                               {"seq", NULL},
+                                               {"replica", "-1: none"},
+                                               {"attempt", NULL},
+                                               {"tokens", NULL},
+                                               {"version", NULL},
+                                               {"why", "a group was dropped, or None"},
+                                               {NULL, NULL}};
+
+enum { SAMPLE, GROUP, MARK, TYPES };
+
+#define FIELDS(f) .fields = (f), .n_in_sequence = (int)MS_COUNT(f) - 1
+static PyStructSequence_Desc descriptions[TYPES] = {
+    [SAMPLE] = {.name = "muster._core.RolloutSample", FIELDS(sample_fields)},
+    [GROUP] = {.name = "muster._core.RolloutGroup", FIELDS(group_fields)},
+    [MARK] = {.name = "muster._core.RolloutMark", FIELDS(mark_fields)},
+};
+#undef FIELDS
+
+static PyTypeObject *types[TYPES];
+
+int core_rollout_setup(PyObject *module)
+{
+    for (int i = 0; i < TYPES; i++) {
+        types[i] = PyStructSequence_NewType(&descriptions[i]);
+        if (!types[i] || PyModule_AddType(module, types[i]) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Of the values of its fields, a tuple, which it takes; NULL where that is. */
+static PyObject *named(int type, PyObject *values)
+{
+    MS_CLEANUP(core_unref) PyObject *taken = values;
+
+    return taken ? PyObject_CallFunctionObjArgs((PyObject *)types[type], taken, NULL)
+                 : NULL;
+}
+
 /* ---- groups ------------------------------------------------------------------------ */
 
 static PyObject *tokens_list(const struct ms_rollout_sample *s)
@@ -49,7 +116,7 @@ static PyObject *versions_list(const struct ms_rollout_sample *s)
     return list;
 }
 
-static PyObject *sample_tuple(const struct ms_rollout_sample *s)
+static PyObject *sample_object(const struct ms_rollout_sample *s)
 {
     MS_CLEANUP(core_unref) PyObject *tokens = tokens_list(s);
     MS_CLEANUP(core_unref) PyObject *logprobs = tokens ? logprobs_list(s) : NULL;
@@ -59,19 +126,20 @@ static PyObject *sample_tuple(const struct ms_rollout_sample *s)
 
     if (!reason)
         return NULL;
-    return Py_BuildValue("(OOOOliIsO(II)O)",
-                         tokens,
-                         logprobs,
-                         versions,
-                         reason,
-                         s->replica == MS_NOWHERE ? -1L : (long)s->replica,
-                         (int)s->attempt,
-                         (unsigned)s->seq,
-                         s->rid,
-                         failure,
-                         s->epoch,
-                         s->weights,
-                         s->is_done ? Py_True : Py_False);
+    return named(SAMPLE,
+                 Py_BuildValue("(OOOOliIsO(II)O)",
+                               tokens,
+                               logprobs,
+                               versions,
+                               reason,
+                               s->replica == MS_NOWHERE ? -1L : (long)s->replica,
+                               (int)s->attempt,
+                               (unsigned)s->seq,
+                               s->rid,
+                               failure,
+                               s->epoch,
+                               s->weights,
+                               s->is_done ? Py_True : Py_False));
 }
 
 static PyObject *samples_list(const struct ms_rollout_group *g)
@@ -80,7 +148,7 @@ static PyObject *samples_list(const struct ms_rollout_group *g)
 
     for (uint32_t i = 0; list && i < g->count; i++)
         if ((g->samples[i].is_done || g->why != MS_WHY_NONE) &&
-            !core_append(list, sample_tuple(&g->samples[i])))
+            !core_append(list, sample_object(&g->samples[i])))
             Py_CLEAR(list);
     return list;
 }
@@ -91,11 +159,12 @@ PyObject *core_rollout_group(struct ms_rollout_group *g)
     PyObject *out = NULL;
 
     if (samples)
-        out = Py_BuildValue("(KKzO)",
-                            (unsigned long long)g->id,
-                            (unsigned long long)g->key,
-                            g->why ? ms_generate_why_name(g->why) : NULL,
-                            samples);
+        out = named(GROUP,
+                    Py_BuildValue("(KKzO)",
+                                  (unsigned long long)g->id,
+                                  (unsigned long long)g->key,
+                                  g->why ? ms_generate_why_name(g->why) : NULL,
+                                  samples));
     ms_rollout_group_free(g);
     return out;
 }
@@ -271,16 +340,17 @@ static const char *mark_name(const struct ms_rollout_mark *m)
 
 PyObject *core_rollout_mark(const struct ms_rollout_mark *m)
 {
-    return Py_BuildValue("(LsOKKIlIIIz)",
-                         (long long)m->at_ns,
-                         mark_name(m),
-                         m->is_decision ? Py_True : Py_False,
-                         (unsigned long long)m->request,
-                         (unsigned long long)m->group,
-                         (unsigned)m->seq,
-                         m->replica == MS_NOWHERE ? -1L : (long)m->replica,
-                         m->attempt,
-                         m->tokens,
-                         m->version,
-                         m->why ? ms_generate_why_name(m->why) : NULL);
+    return named(MARK,
+                 Py_BuildValue("(LsOKKIlIIIz)",
+                               (long long)m->at_ns,
+                               mark_name(m),
+                               m->is_decision ? Py_True : Py_False,
+                               (unsigned long long)m->request,
+                               (unsigned long long)m->group,
+                               (unsigned)m->seq,
+                               m->replica == MS_NOWHERE ? -1L : (long)m->replica,
+                               m->attempt,
+                               m->tokens,
+                               m->version,
+                               m->why ? ms_generate_why_name(m->why) : NULL));
 }

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable
     from typing import Any, Protocol, Self, TypeVar, overload
 
-    from muster._core import RolloutGroup
+    from muster._core import RolloutGroup, RolloutSample
     from muster.batch import Batch
     from muster.generate.scheduler import Scheduler
 
@@ -64,6 +64,21 @@ class Sample:
     _cache: tuple[int, int] = field(default=(0, 0), repr=False)  # that has its prefix
 
 
+def _sample(told: RolloutSample) -> Sample:
+    return Sample(
+        tokens=told.tokens,
+        logprobs=told.logprobs,
+        versions=told.versions,
+        finish_reason=told.finish_reason,
+        replica=told.replica,
+        attempt=told.attempt,
+        seq=told.seq,
+        rid=told.rid,
+        failure=told.failure,
+        _cache=told.cache,
+    )
+
+
 class Group:
     """Samples of one prompt. `await group` or `group.result()` gives it when it is whole,
     and raises GroupDropped if it will not be. It is handed out once: one that was waited for
@@ -85,11 +100,10 @@ class Group:
 
     def _fill(self, told: RolloutGroup) -> Group:
         """It is over."""
-        _id, _key, why, samples = told
-        done = [Sample(*one[:-1]) for one in samples if one[-1] or why is not None]
-        self.samples = done
-        if why is not None:
-            self.error = self._dropped(why)
+        is_dropped = told.why is not None
+        self.samples = [_sample(s) for s in told.samples if s.is_done or is_dropped]
+        if told.why is not None:
+            self.error = self._dropped(told.why)
         self._is_over = True
         if self.session is not None:
             self.session._ended(self)

@@ -320,7 +320,7 @@ class Scheduler:
             told = self._core.pull(groups)
             if told is None:
                 return None
-            return Groups(self._open.pop(one[0])._fill(one) for one in told)
+            return Groups(self._open.pop(one.id)._fill(one) for one in told)
 
     def lease(self, groups: int = 1, *, timeout: float = WAIT_S) -> Lease:
         """`with sched.lease(32) as batch:` as get_batch, but if the body raises the groups are
@@ -334,7 +334,7 @@ class Scheduler:
             if told is None:
                 return None
             batch, filled = told
-            out = Groups(self._open.pop(one[0])._fill(one) for one in filled)
+            out = Groups(self._open.pop(one.id)._fill(one) for one in filled)
             self._leased[batch] = {group.id: group for group in out}
             return batch, out
 
@@ -362,7 +362,7 @@ class Scheduler:
     def _judge(self) -> None:
         self._follow()
         while self._filter is not None and (told := self._core.judge()) is not None:
-            of = self._open[told[0]]
+            of = self._open[told.id]
             shown = Group(self, of.id, of.key, of.prompt, of.n)._fill(told)
             keep = False
             try:
@@ -378,10 +378,10 @@ class Scheduler:
 
     def _serve_dropped(self) -> None:
         while (told := self._core.take_dropped()) is not None:
-            if (group := self._open.pop(told[0], None)) is not None:
+            if (group := self._open.pop(told.id, None)) is not None:
                 self._note_dropped(group._fill(told))
             for leased in self._leased.values():
-                leased.pop(told[0], None)
+                leased.pop(told.id, None)
 
     def _note_dropped(self, group: Group) -> None:
         failed = group.error is not None and group.error.reason in _FAILURES

@@ -18,43 +18,30 @@ def events(marks: Iterable[RolloutMark]) -> list[dict[str, Any]]:
     (ph "i") for all else; times are microseconds of the monotonic clock."""
     found: list[dict[str, Any]] = []
     running: dict[tuple[int, int], tuple[int, int, dict[str, Any]]] = {}
+    of: dict[str, Any]
+    args: dict[str, Any]
     last = 0
     for mark in marks:
-        (
-            at,
-            name,
-            is_decision,
-            rid,
-            group,
-            seq,
-            replica,
-            attempt,
-            tokens,
-            version,
-            why,
-        ) = mark
-        last = at
-        of = {"group": group, "seq": seq, "attempt": attempt}
-        if is_decision and name == "send":
-            running[rid, attempt] = (
-                at,
-                replica,
-                {**of, "from": tokens, "version": version},
-            )
-        elif not is_decision and name in _ENDS and (rid, attempt) in running:
-            begun, where, args = running.pop((rid, attempt))
-            args |= {"tokens": tokens, "end": name}
-            found.append(_span(begun, at, where, args))
+        last, name = mark.at_ns, mark.name
+        of = {"group": mark.group, "seq": mark.seq, "attempt": mark.attempt}
+        key = (mark.request, mark.attempt)
+        if mark.is_decision and name == "send":
+            args = {**of, "from": mark.tokens, "version": mark.version}
+            running[key] = (last, mark.replica, args)
+        elif not mark.is_decision and name in _ENDS and key in running:
+            begun, where, args = running.pop(key)
+            args |= {"tokens": mark.tokens, "end": name}
+            found.append(_span(begun, last, where, args))
         elif name not in ("pull", "consumed", "deliver", "alive"):
-            args = {"version": version} if not group else of
-            if why is not None:
-                args = {**args, "why": why}
-            found.append(_mark(at, name, replica, args))
+            args = of if mark.group else {"version": mark.version}
+            if mark.why is not None:
+                args = {**args, "why": mark.why}
+            found.append(_mark(last, name, mark.replica, args))
         if name == "replica_down":
-            lost = [one for one, (_, where, _) in running.items() if where == replica]
-            for one in lost:
-                begun, where, args = running.pop(one)
-                found.append(_span(begun, at, where, {**args, "end": "replica down"}))
+            lost = [k for k, (_, on, _) in running.items() if on == mark.replica]
+            for key in lost:
+                begun, where, args = running.pop(key)
+                found.append(_span(begun, last, where, {**args, "end": "replica down"}))
     for begun, where, args in running.values():
         found.append(_span(begun, last, where, args))
     return found
