@@ -21,6 +21,16 @@ UNKNOWN = "unknown"  # a mesh that the workers have to be asked for
 Place = tuple[int, int, int, int]  # tp, cp, dp, pp
 
 
+class _RankInfo:
+    """What a rank has told: its place, and the sizes of its mesh."""
+
+    __slots__ = ("place", "sizes")
+
+    def __init__(self, place: Place, sizes: tuple[int, ...]) -> None:
+        self.place = place
+        self.sizes = sizes  # of tp, cp, dp, pp and ep
+
+
 class Binding:
     """What is known of an engine: its methods and the places of its ranks."""
 
@@ -42,7 +52,7 @@ class Binding:
         self.version = 0  # of the places
         self._changes = 0  # of clusters, when they were asked for
         self._fixed: list[Place] | None = None  # of the mesh that was given
-        self._places: dict[int, Any] = {}  # as the ranks have told
+        self._told: dict[int, _RankInfo] = {}  # by rank
         self._registered: dict[str, dict[int, tuple[int, bool]]] = {}
         self._engines: dict[str, Binding] = {engine: self}
 
@@ -75,10 +85,10 @@ class Binding:
         for one in self._engines.values():
             one.version += 1
             if rank is None:
-                one._places.clear()
+                one._told.clear()
                 one._registered.clear()
                 continue
-            one._places.pop(rank, None)
+            one._told.pop(rank, None)
             for registered in one._registered.values():
                 registered.pop(rank, None)
 
@@ -127,26 +137,26 @@ class Binding:
                 sizes = [self.mesh[d] for d in MESH]
                 self._fixed = _core.mesh_ranks(self.world_size, *sizes)
             return [self._fixed[rank] for rank in ranks]
-        self._ask_places(view, ranks)
-        return [self._places[rank][:4] for rank in ranks]
+        self._ask_ranks(view, ranks)
+        return [self._told[rank].place for rank in ranks]
 
-    def _ask_places(self, view: View, ranks: list[int]) -> None:
-        new = [i for i, rank in enumerate(ranks) if rank not in self._places]
+    def _ask_ranks(self, view: View, ranks: list[int]) -> None:
+        new = [i for i, rank in enumerate(ranks) if rank not in self._told]
         if not new:
             return
         asked = not view._members[0].native
         told = self.look(view, "rank_info", new) if asked else [None] * len(new)
         for i, info in zip(new, told, strict=True):
             # without one: all are data parallel
-            alone = (0, 0, ranks[i], 0, 1, 1, self.world_size, 1, 1)
-            self._places[ranks[i]] = alone if info is None else tuple(info)
+            alone = ((0, 0, ranks[i], 0), (1, 1, self.world_size, 1, 1))
+            self._told[ranks[i]] = _RankInfo(*(alone if info is None else info))
 
     def sizes(self, view: View) -> dict[str, int]:
         """Of tp, cp, dp, pp and ep."""
         self.places(view)
         if isinstance(self.mesh, dict):
             return dict(self.mesh)
-        return dict(zip(MESH, self._places[view.ranks[0]][4:], strict=True))
+        return dict(zip(MESH, self._told[view.ranks[0]].sizes, strict=True))
 
     def registered(self, view: View, mesh: str) -> list[tuple[int, bool]]:
         """(dp_rank, is_collect) of each worker of a view, as it has said."""

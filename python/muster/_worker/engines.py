@@ -52,8 +52,8 @@ def registered_mesh(engine: str, name: str) -> tuple[int, bool] | None:
     return (meshes.get(None, {}) | meshes.get(engine, {})).get(name)
 
 
-def rank_info(engine: Any) -> tuple[int, ...] | None:
-    """(tp, cp, dp, pp) of its rank, then the sizes of those and of ep."""
+def rank_info(engine: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """(tp, cp, dp, pp) of its rank, and the sizes of those and of ep."""
     # If it tells them: by `rank_info` or `get_rank_info`, attribute or method, object
     # or dict.
     info = getattr(engine, "rank_info", None)
@@ -69,5 +69,5 @@ def rank_info(engine: Any) -> tuple[int, ...] | None:
             return int(info.get(field, default))
         return int(getattr(info, field, default))
 
-    ranks = [told(f"{d}_rank", 0) for d in MESH[:4]]
-    return (*ranks, *(told(f"{d}_size", 1) for d in MESH))
+    place = tuple(told(f"{d}_rank", 0) for d in MESH[:4])
+    return place, tuple(told(f"{d}_size", 1) for d in MESH)
