@@ -30,6 +30,8 @@ def test_a_job_by_python(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:  
     jobs.write(JOB)
     job = muster.jobs.submit("job.yaml", name="other")
     until(lambda: job.status()["driver_runs"])
+    with pytest.raises(MusterError, match="there is a job 'other' already"):
+        muster.jobs.submit("job.yaml", name="other")
     seen: list[str] = []
     follow = threading.Thread(
         target=lambda: seen.extend(e["text"] for e in job.events(follow=True))

@@ -11,6 +11,7 @@
 #include "head/rest/message_json.h"
 #include "session/jobs_elsewhere.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,8 @@ PyObject *core_ask_jobs(PyObject *self, PyObject *args)
                               &answer,
                               &err);
     Py_END_ALLOW_THREADS;
+    if (rc == -EREMOTEIO) /* a refusal is a MusterError, whatever its code */
+        err.code = rc;
     protobuf_c_message_free_unpacked(want, NULL);
     out = rc < 0 ? core_raise(&err) : print(answer);
     protobuf_c_message_free_unpacked(answer, NULL);

@@ -225,15 +225,15 @@ int ms_jobs_head_try(const char *address,
     return rc;
 }
 
-/* It is on its way. A change whose answer was lost may have been made: only a question is asked
- * again then. */
+/* It is on its way, or (-EAGAIN) has just started again and does not know yet what runs. A
+ * change whose answer was lost may have been made: only a question is asked again then. */
 static bool
 may_come(Muster__DriverToHead__BodyCase what, int rc, const struct ms_error *err)
 {
     if (rc == -EPIPE || rc == -ECONNRESET || rc == -ECONNABORTED)
         return ms_verb_find(what)->is_question;
     return rc == -ECONNREFUSED || rc == -ENOENT || rc == -EAGAIN ||
-           (rc == -EREMOTEIO && strstr(err->text, "has just started again"));
+           (rc == -EREMOTEIO && err->code == -EAGAIN);
 }
 
 int ms_jobs_head_ask(const char *address,

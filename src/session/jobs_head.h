@@ -50,8 +50,8 @@ int ms_jobs_explain(const struct ms_jobs_absent *absent, struct ms_error *err);
 int ms_jobs_head_find(const char *job, struct ms_jobs_head *out, struct ms_error *err);
 
 /* The body `what` of a DriverToHead and its answer, which the caller frees with
- * protobuf_c_message_free_unpacked. 0; -EREMOTEIO: the head's own words; else why it does not
- * answer. One question. */
+ * protobuf_c_message_free_unpacked. 0; -EREMOTEIO: the head's own words and code; else why it
+ * does not answer. One question. */
 int ms_jobs_head_try(const char *address,
                      const uint8_t secret[MS_SESSION_SECRET_SIZE],
                      Muster__DriverToHead__BodyCase what,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 static struct ms_error err;
+static int remote_code; /* of a failure that the other side answers with */
 
 static int call(struct rig *rig, const uint8_t *secret, int64_t timeout_ns, char *text)
 {
@@ -21,7 +22,7 @@ static int call(struct rig *rig, const uint8_t *secret, int64_t timeout_ns, char
         text[len] = 0;
     } else {
         assert_null(reply);
-        assert_int_equal(err.code, rc);
+        assert_int_equal(err.code, rc == -EREMOTEIO ? remote_code : rc);
         assert_true(strlen(err.text) > 0);
     }
     free(reply);
@@ -32,6 +33,18 @@ static void fail_it(void *arg, struct ms_request *r)
 {
     (void)arg;
     ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "not %s", "today");
+}
+
+static void fail_with_code(void *arg, struct ms_request *r)
+{
+    char text[] = "come again";
+    Muster__Failure f = MUSTER__FAILURE__INIT;
+
+    (void)arg;
+    f.kind = MUSTER__FAILURE__KIND__REFUSED;
+    f.code = -EAGAIN;
+    f.message = text;
+    ms_request_fail(r, &f);
 }
 
 static void forget_it(void *arg, struct ms_request *r)
@@ -62,8 +75,23 @@ static void test_a_failure(void **state)
 
     (void)state;
     rig_start(&rig);
+    remote_code = -EREMOTEIO;
     assert_int_equal(call(&rig, rig.secret, RIG_DEADLINE_NS, text), -EREMOTEIO);
     assert_string_equal(err.text, "not today");
+    rig_stop(&rig);
+}
+
+static void test_the_code_of_a_failure(void **state)
+{
+    struct rig rig = {
+        .no_engine = true, .no_client = true, .on_request = fail_with_code};
+    char text[64];
+
+    (void)state;
+    rig_start(&rig);
+    remote_code = -EAGAIN;
+    assert_int_equal(call(&rig, rig.secret, RIG_DEADLINE_NS, text), -EREMOTEIO);
+    assert_string_equal(err.text, "come again");
     rig_stop(&rig);
 }
 
@@ -149,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_answer),
         cmocka_unit_test(test_a_failure),
+        cmocka_unit_test(test_the_code_of_a_failure),
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_wrong_secret),
         cmocka_unit_test(test_nobody_listens),

@@ -27,8 +27,11 @@ static int take_failure(struct exchange *x, const struct ms_message *m)
 {
     Muster__Failure *f = muster__failure__unpack(NULL, m->len, m->body);
 
-    x->rc = ms_error_set(
-        &x->err, -EREMOTEIO, "%s", f ? f->message : "a failure that cannot be read");
+    x->rc = -EREMOTEIO;
+    ms_error_set(&x->err,
+                 f && f->code < 0 ? f->code : x->rc,
+                 "%s",
+                 f ? f->message : "a failure that cannot be read");
     muster__failure__free_unpacked(f, NULL);
     return 0;
 }

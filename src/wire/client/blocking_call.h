@@ -11,7 +11,8 @@
  * operation on the control lane and wait for its reply (malloc'd; the caller frees it). TLS
  * is used off loopback, and where the other side wants it. A negative errno with
  * the reason: -ECONNREFUSED and -ENOENT (nobody listens), -EACCES (the secret is
- * wrong), -ETIMEDOUT, -EREMOTEIO (it answered with a failure; `err` has its message).
+ * wrong), -ETIMEDOUT, -EREMOTEIO (it answered with a failure; `err` has its message, and its
+ * code if it gave one, as a head does).
  */
 int ms_blocking_call(const char *addresses,
                      const uint8_t secret[32],
