@@ -125,15 +125,11 @@ int ms_jobs_try(const struct ms_target *t,
 
 enum ms_exit ms_jobs_fail(const struct ms_target *t, int rc, const struct ms_error *err)
 {
-    static const char unknown[] = "there is no job";
-
     if (rc != -EREMOTEIO)
         return ms_out_fail(
             t->cli, MS_EXIT_UNREACHABLE, "%s does not answer: %s", t->who, err->text);
     return ms_out_fail(t->cli,
-                       strncmp(err->text, unknown, sizeof unknown - 1) == 0
-                           ? MS_EXIT_NOT_FOUND
-                           : MS_EXIT_FAILED,
+                       err->code == -ENXIO ? MS_EXIT_NOT_FOUND : MS_EXIT_FAILED,
                        "%s",
                        err->text);
 }

@@ -38,7 +38,7 @@ void ms_jobs_target_elsewhere(struct ms_target *t,
                               const struct ms_job_elsewhere *e);
 
 /* Ask it, and say nothing: 0, or a negative errno with the reason; -EREMOTEIO: the head's
- * own words. */
+ * own words and code (-ENXIO: there is no such job). */
 int ms_jobs_try(const struct ms_target *t,
                 Muster__DriverToHead__BodyCase what,
                 const ProtobufCMessage *want,

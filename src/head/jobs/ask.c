@@ -31,6 +31,7 @@ static struct ms_jobs *jobs_of(struct ms_head_op *op)
     return NULL;
 }
 
+/* NULL with the reason: -ENXIO, there is no such job; of a role or a rank it is -ENOENT. */
 static struct ms_hosted *find(struct ms_head_op *op, const char *name)
 {
     struct ms_jobs *j = jobs_of(op);
@@ -42,7 +43,7 @@ static struct ms_hosted *find(struct ms_head_op *op, const char *name)
     ms_list_each (other, &j->all, struct ms_hosted, link)
         ms_nearest_consider(&near, other->name);
     ms_error_set(&op->error,
-                 -ENOENT,
+                 -ENXIO,
                  "there is no job '%.64s'%s%s%s",
                  name,
                  near.best ? "; did you mean '" : "",

@@ -176,6 +176,7 @@ int ms_rest_status_of(int code)
         {-ERANGE, 400},
         {-EPERM, 403},
         {-ENOENT, 404},
+        {-ENXIO, 404},
         {-EEXIST, 409},
         {-EBUSY, 409},
         {-EALREADY, 409},
