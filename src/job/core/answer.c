@@ -217,12 +217,13 @@ static void blame_all(struct ms_job_core *c, struct ms_core_role *r)
     }
 }
 
+/* spec->max: nobody, all have succeeded already. */
 static uint32_t first_dead(const struct ms_core_role *r)
 {
     MS_EACH_BUSY(r, i)
     if (r->slots[i].state == MS_JOB_SLOT_DEAD)
         return i;
-    return 0;
+    return r->spec->max;
 }
 
 static void failed(struct ms_job_core *c,
@@ -237,10 +238,10 @@ static void failed(struct ms_job_core *c,
     blame_all(c, r);
     rank = first_dead(r);
     undo(r, doing, c->now_ns);
-    if (doing == MS_JOB_DO_CREATE)
-        ms_role_failed(c, r, rank, r->slots[rank].cause);
-    else
+    if (doing != MS_JOB_DO_CREATE)
         r->is_restart_due = false; /* it is decided anew */
+    else if (rank < r->spec->max)
+        ms_role_failed(c, r, rank, r->slots[rank].cause);
 }
 
 static void not_done(struct ms_job_core *c,

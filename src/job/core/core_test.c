@@ -234,6 +234,31 @@ static void test_the_driver_restarts_from_its_checkpoint(void **state)
     rig_finish(&g);
 }
 
+/* Its work is done, whatever becomes of the answer. */
+static void
+test_a_role_that_succeeded_before_its_start_failed_has_not_failed(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+    uint64_t id, driver_id;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_do(&g, MS_JOB_ADMITTED);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    id = rig_action(&g, MS_JOB_DO_CREATE)->id;
+    rig_exit(&g, 0, 0, MS_JOB_SUCCEEDED, NULL);
+    rig_exit(&g, 0, 1, MS_JOB_SUCCEEDED, NULL);
+    driver_id = rig_action(&g, MS_JOB_DO_START_DRIVER)->id;
+    rig_not_done(&g, id, MS_JOB_FAILED, "they have ended");
+    assert_int_equal(rig_done_count(&g), 0);
+    assert_int_equal(ms_job_core_view(g.core).restarts, 0);
+    rig_done(&g, driver_id);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    rig_finish(&g);
+}
+
 static bool suspect(struct rig *g)
 {
     struct ms_job_event e;
@@ -579,6 +604,8 @@ int main(void)
         cmocka_unit_test(test_the_job_restarts_without_limit),
         cmocka_unit_test(test_an_application_error_stops_early_with_the_traceback),
         cmocka_unit_test(test_the_driver_restarts_from_its_checkpoint),
+        cmocka_unit_test(
+            test_a_role_that_succeeded_before_its_start_failed_has_not_failed),
         cmocka_unit_test(test_a_driver_that_hangs_is_started_again),
         cmocka_unit_test(
             test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job),
