@@ -7,9 +7,9 @@
  * Identity. A slot is (role, rank). `role` is the role's index in the spec. An incarnation
  * counts within a role: all processes that one action starts have the same, and each later
  * action has a larger one. A host that is given an action again does not start a process of
- * it again whose end it is about to tell. The host keeps it with the process, so that it can tell it of
- * each end and after a recovery. The driver's incarnation is its attempt: 1, 2, ... An event
- * of an older incarnation changes nothing.
+ * it again whose end it has told or is about to tell. The host keeps the incarnation with the
+ * process, so that it can tell it of each end and after a recovery. The driver's incarnation
+ * is its attempt: 1, 2, ... An event of an older incarnation changes nothing.
  */
 #ifndef MS_JOB_CORE_EVENT_H
 #define MS_JOB_CORE_EVENT_H

@@ -122,6 +122,7 @@ void sim_event(struct sim *s, const struct ms_job_event *e)
     at_ns = clock_ns(s);
     write_record(s, e, at_ns);
     s->steps++;
+    sim_model_begin(s);
     if (ms_job_core_step(s->core, e, at_ns, &actions, &count, &err) < 0) {
         sim_fail(s,
                  "%s was checked and not taken: %s",
@@ -208,17 +209,27 @@ static enum ms_job_cause random_cause(struct sim *s)
     return MS_JOB_APPLICATION + sim_roll(s, MS_JOB_HANG - MS_JOB_APPLICATION);
 }
 
+/* Now and then one has done its work. */
 static void lose_one(struct sim *s)
 {
-    if (s->proc_count)
-        sim_kill(s, sim_roll(s, (uint32_t)s->proc_count), random_cause(s));
+    size_t i;
+
+    if (s->proc_count == 0)
+        return;
+    i = sim_roll(s, (uint32_t)s->proc_count);
+    sim_kill(s,
+             i,
+             s->procs[i].role != MS_JOB_DRIVER && sim_roll(s, 16) == 0
+                 ? MS_JOB_SUCCEEDED
+                 : random_cause(s));
 }
 
-/* One event for all of them. */
+/* One event for all of them, which have ended by one cause or by several. */
 static void lose_all(struct sim *s)
 {
     struct ms_job_report reports[SIM_PROCS_MAX];
     enum ms_job_cause cause = random_cause(s);
+    bool is_mixed = sim_roll(s, 2) == 0;
     size_t count = 0;
 
     for (; s->proc_count && count < SIM_PROCS_MAX; s->proc_count--)
@@ -226,7 +237,7 @@ static void lose_all(struct sim *s)
             .role = s->procs[s->proc_count - 1].role,
             .rank = s->procs[s->proc_count - 1].rank,
             .incarnation = s->procs[s->proc_count - 1].incarnation,
-            .cause = (uint8_t)cause,
+            .cause = (uint8_t)(is_mixed ? random_cause(s) : cause),
             .node = "n2"};
     sim_event(s,
               &(struct ms_job_event){

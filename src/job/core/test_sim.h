@@ -8,10 +8,8 @@
 #ifndef MS_JOB_CORE_TEST_SIM_H
 #define MS_JOB_CORE_TEST_SIM_H
 
-#include "job/core/core.h"
+#include "job/core/test_sim_model.h"
 
-#define SIM_ROLES_MAX 3u
-#define SIM_SLOTS_MAX 64u /* of all roles */
 #define SIM_PROCS_MAX 256u
 #define SIM_TODOS_MAX 128u
 #define SIM_NOTES_MAX 512u
@@ -49,6 +47,7 @@ struct sim {
     size_t todo_count;
     struct sim_note notes[SIM_NOTES_MAX];
     size_t note_count;
+    uint32_t told[SIM_ROLES_MAX][SIM_SLOTS_MAX]; /* the last whose end was heard of */
     int64_t found_ns; /* when the rest is found after a recovery; MS_NEVER: all is */
 
     /* the controller */
@@ -61,8 +60,7 @@ struct sim {
     uint32_t steps, crashes, faults, idle_ticks, ends_refused;
 
     /* what the rules remember */
-    uint16_t spent[SIM_SLOTS_MAX][MS_JOB_BUDGETS];
-    uint16_t role_spent[SIM_ROLES_MAX][MS_JOB_BUDGETS];
+    struct sim_model model;
     uint32_t incarnations[SIM_SLOTS_MAX];
     uint64_t last_id;
     bool could_ask;

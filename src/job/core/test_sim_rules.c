@@ -41,33 +41,12 @@ void sim_check_action(struct sim *s,
 
 /* ---- budgets ----------------------------------------------------------------------- */
 
-static void check_budget(struct sim *s,
-                         const uint16_t *before,
-                         const uint16_t *now,
-                         const struct ms_job_role_spec *spec,
-                         enum ms_job_cause blamed)
-{
-    for (int c = 0; c < MS_JOB_BUDGETS; c++) {
-        if (spec->budget[c] != MS_JOB_UNLIMITED && now[c] > spec->budget[c])
-            sim_fail(s, "more spent than there is for %s", ms_job_cause_name(c));
-        if (now[c] > before[c] + 1)
-            sim_fail(s, "spent twice for %s", ms_job_cause_name(c));
-        if (now[c] > before[c] && blamed != MS_JOB_CAUSE_NONE && (int)blamed != c)
-            sim_fail(s,
-                     "spent for %s, and it was %s",
-                     ms_job_cause_name(c),
-                     ms_job_cause_name(blamed));
-    }
-}
-
-/* Only what restarts has a budget to be spent. */
-static void check_who_spends(struct sim *s,
-                             const struct ms_job_role_spec *spec,
-                             const uint16_t *of_slot)
+/* Whatever the model says. */
+static void check_limit(struct sim *s, const uint16_t *spent, const uint16_t *budget)
 {
     for (int c = 0; c < MS_JOB_BUDGETS; c++)
-        if (of_slot[c] && spec->restart != MS_JOB_RESTART_RANK)
-            sim_fail(s, "a rank spends in a role that restarts together");
+        if (budget[c] != MS_JOB_UNLIMITED && spent[c] > budget[c])
+            sim_fail(s, "more spent than there is for %s", ms_job_cause_name(c));
 }
 
 /* ---- slots ------------------------------------------------------------------------- */
@@ -85,9 +64,7 @@ static void check_slot(struct sim *s, uint32_t role, uint32_t rank, uint32_t siz
                  ms_job_slot_state_name(v.state));
     if (v.incarnation < s->incarnations[i])
         sim_fail(s, "%u/%u has an older incarnation than before", role, rank);
-    check_budget(s, s->spent[i], v.spent, &s->roles[role], v.cause);
-    check_who_spends(s, &s->roles[role], v.spent);
-    memcpy(s->spent[i], v.spent, sizeof v.spent);
+    check_limit(s, v.spent, s->roles[role].budget);
     s->incarnations[i] = v.incarnation;
 }
 
@@ -108,14 +85,13 @@ static void check_role(struct sim *s, uint32_t role)
         sim_fail(s, "role %u: a rank starts and nothing is under way", role);
     if (v.memory > 100 && v.memory > v.spec->memory_raise_max)
         sim_fail(s, "role %u: too much memory", role);
-    check_budget(s, s->role_spent[role], v.spent, &s->roles[role], MS_JOB_CAUSE_NONE);
-    memcpy(s->role_spent[role], v.spent, sizeof v.spent);
+    check_limit(s, v.spent, v.spec->budget);
 }
 
 /* A late event changes nothing: no process that is not current is believed. */
 void sim_check(struct sim *s, const struct ms_job_event *e)
 {
-    (void)e;
+    sim_model_check(s, e);
     for (uint32_t i = 0; i < ms_job_core_role_count(s->core); i++)
         check_role(s, i);
 }

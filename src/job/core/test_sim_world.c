@@ -81,21 +81,21 @@ has_proc(const struct sim *s, uint32_t role, uint32_t rank, uint32_t incarnation
     return false;
 }
 
-/* A host that is about to tell of its end. */
+/* A host that has told of its end, or is about to. */
 static bool
-has_note(const struct sim *s, uint32_t role, uint32_t rank, uint32_t incarnation)
+has_ended(const struct sim *s, uint32_t role, uint32_t rank, uint32_t incarnation)
 {
     for (size_t i = 0; i < s->note_count; i++)
         if (s->notes[i].report.role == role && s->notes[i].report.rank == rank &&
             s->notes[i].report.incarnation == incarnation)
             return true;
-    return false;
+    return role != MS_JOB_DRIVER && incarnation <= s->told[role][rank];
 }
 
 /* One that is there already, or was, is not started again. */
 static void start(struct sim *s, uint32_t role, uint32_t rank, uint32_t incarnation)
 {
-    if (has_proc(s, role, rank, incarnation) || has_note(s, role, rank, incarnation))
+    if (has_proc(s, role, rank, incarnation) || has_ended(s, role, rank, incarnation))
         return;
     for (size_t i = 0; i < s->proc_count; i++)
         if (s->procs[i].role == role && s->procs[i].rank == rank)
@@ -131,6 +131,19 @@ void sim_kill(struct sim *s, size_t i, enum ms_job_cause cause)
     remove_proc(s, i);
 }
 
+/* Unless the controller was killed before it wrote it down. */
+static void note_told(struct sim *s, const struct ms_job_report *p)
+{
+    struct ms_job_slot_view v;
+
+    if (p->role == MS_JOB_DRIVER)
+        return;
+    v = ms_job_core_slot(s->core, p->role, p->rank);
+    if (v.incarnation == p->incarnation && v.state != MS_JOB_SLOT_STARTING &&
+        v.state != MS_JOB_SLOT_RUNNING && v.state != MS_JOB_SLOT_UNKNOWN)
+        s->told[p->role][p->rank] = p->incarnation;
+}
+
 void sim_hear(struct sim *s, size_t i)
 {
     struct ms_job_report p = s->notes[i].report;
@@ -142,6 +155,7 @@ void sim_hear(struct sim *s, size_t i)
                                      .reports = &p,
                                      .report_count = 1,
                                      .text = texts[sim_roll(s, 3)]});
+    note_told(s, &p);
 }
 
 /* ---- what a host does -------------------------------------------------------------- */
@@ -280,6 +294,21 @@ static uint8_t random_failure(struct sim *s, uint32_t what)
     return roll < 8 ? MS_JOB_NO_ROOM : roll < 15 ? MS_JOB_FAILED : MS_JOB_NOT_ASKED;
 }
 
+/* They have done their work before anybody could say that they run. False: the controller
+ * was killed meanwhile. */
+static bool succeed_at_once(struct sim *s, const struct sim_todo *t)
+{
+    uint32_t crashes = s->crashes;
+
+    effect(s, t);
+    for (size_t i = s->proc_count; i-- > 0 && s->crashes == crashes;)
+        if (s->procs[i].role == t->action.role) {
+            sim_kill(s, i, MS_JOB_SUCCEEDED);
+            sim_hear(s, s->note_count - 1);
+        }
+    return s->crashes == crashes;
+}
+
 void sim_do(struct sim *s, size_t i)
 {
     struct sim_todo t = s->todos[i];
@@ -290,6 +319,9 @@ void sim_do(struct sim *s, size_t i)
     if (failure != MS_JOB_FAILURES) {
         if (failure == MS_JOB_NOT_ASKED && sim_roll(s, 2))
             effect(s, &t); /* it was asked, and the answer was lost */
+        if (failure == MS_JOB_FAILED && t.action.what == MS_JOB_DO_CREATE &&
+            sim_roll(s, 8) == 0 && !succeed_at_once(s, &t))
+            return;
         fail(s, &t, failure);
         return;
     }
