@@ -42,6 +42,97 @@ static void test_five_minutes_without_the_orchestrator_relaunch_nothing(void **s
     rig_finish(&g);
 }
 
+static void mute_for(struct rig *g, int seconds)
+{
+    struct ms_job_event e = {.what = MS_JOB_CANNOT_ASK, .text = "connection refused"};
+
+    rig_step(g, &e);
+    for (int i = 0; i < seconds; i++) {
+        rig_tick(g, 1);
+        assert_int_equal(rig_done_count(g), 0);
+    }
+    rig_do(g, MS_JOB_CAN_ASK);
+}
+
+/* Its role waits below min; the timeout goes on where it was. */
+static void test_ten_minutes_without_the_orchestrator_let_no_deadline_pass(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+
+    (void)state;
+    spec.pending_timeout_ns = 400 * MS_NS_PER_S;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 1, MS_JOB_PREEMPTED, NULL);
+    rig_not_done(&g, rig_action(&g, MS_JOB_DO_REPLACE)->id, MS_JOB_NO_ROOM, "full");
+    mute_for(&g, 600);
+    assert_true(rig_said(&g, "the orchestrator cannot be asked: connection refused"));
+    assert_true(rig_said(&g, "the orchestrator can be asked again, after 600 s"));
+    rig_not_done(&g, rig_action(&g, MS_JOB_DO_REPLACE)->id, MS_JOB_NO_ROOM, "full");
+    rig_tick(&g, 399);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    rig_not_done(&g, rig_action(&g, MS_JOB_DO_REPLACE)->id, MS_JOB_NO_ROOM, "full");
+    rig_tick(&g, 1);
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_FAILED);
+    assert_non_null(strstr(ms_job_core_view(g.core).text,
+                           "fewer than 2 processes for 400 s: full"));
+    rig_finish(&g);
+}
+
+/* Nor of a job that waits for its machines. */
+static void
+test_ten_minutes_without_the_orchestrator_are_no_wait_for_machines(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct rig g;
+
+    (void)state;
+    spec.pending_timeout_ns = 400 * MS_NS_PER_S;
+    rig_init(&g, &spec);
+    rig_do(&g, MS_JOB_ADMITTED);
+    rig_not_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id, MS_JOB_NO_ROOM, "full");
+    mute_for(&g, 600);
+    rig_not_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id, MS_JOB_NO_ROOM, "full");
+    rig_tick(&g, 399);
+    rig_done(&g, rig_action(&g, MS_JOB_DO_RESERVE)->id);
+    rig_settle(&g);
+    assert_int_equal(rig_stage(&g), MS_JOB_STAGE_RUNNING);
+    rig_finish(&g);
+}
+
+/* What a controller that was restarted meanwhile does not know of is not lost. */
+static void test_ten_minutes_without_the_orchestrator_lose_nothing(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, true);
+    struct ms_job_report found[] = {
+        {.rank = 0, .incarnation = 1, .seen = MS_JOB_SEEN_RUNNING},
+        {.rank = 1, .incarnation = 1, .seen = MS_JOB_SEEN_RUNNING},
+        {.role = MS_JOB_DRIVER, .incarnation = 1, .seen = MS_JOB_SEEN_RUNNING},
+    };
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_replay(&g);
+    rig_do(&g, MS_JOB_RECOVERED); /* nobody has reported yet */
+    mute_for(&g, 600);
+    rig_step(&g,
+             &(struct ms_job_event){
+                 .what = MS_JOB_FOUND, .reports = found, .report_count = 3});
+    rig_tick(&g, 3600);
+    assert_int_equal(rig_done_count(&g), 0);
+    assert_int_equal(ms_job_core_role(g.core, 0).counts[MS_JOB_SLOT_RUNNING], 2);
+    assert_true(ms_job_core_view(g.core).driver_runs);
+    assert_int_equal(ms_job_core_slot(g.core, 0, 1).restarts, 0);
+    rig_finish(&g);
+}
+
 static void test_succeeded_before_the_controller_starts_ends_succeeded(void **state)
 {
     struct ms_job_role_spec role;
@@ -268,6 +359,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_five_minutes_without_the_orchestrator_relaunch_nothing),
+        cmocka_unit_test(
+            test_ten_minutes_without_the_orchestrator_let_no_deadline_pass),
+        cmocka_unit_test(
+            test_ten_minutes_without_the_orchestrator_are_no_wait_for_machines),
+        cmocka_unit_test(test_ten_minutes_without_the_orchestrator_lose_nothing),
         cmocka_unit_test(test_succeeded_before_the_controller_starts_ends_succeeded),
         cmocka_unit_test(test_ten_preemptions_then_a_hardware_error_is_relaunched),
         cmocka_unit_test(test_min_that_is_no_multiple_of_unit_is_refused),
