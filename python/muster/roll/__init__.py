@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from muster.roll.rollout_data import *
     from muster.roll.rollout_loop import UserDefinedRolloutLoop
     from muster.roll.rollout_scheduler import RolloutScheduler
-    from muster.roll.router import PartialGPUManager, RouterManager
     from muster.roll.router_clients import (
         InprocProxy,
         RayProxy,
         RouterClient,
         RouterProxy,
     )
-    from muster.roll.routers import EnvAffinityRouter, PromptAffinityRouter, Router
+    from muster.roll.router_manager import PartialGPUManager, RouterManager
+    from muster.roll.router_types import EnvAffinityRouter, PromptAffinityRouter, Router
 
 logger = logging.getLogger("muster.roll")
 refuse_members("roll", ResourceManager)
@@ -71,9 +71,9 @@ def __getattr__(name: str) -> object:
 _NEED_NUMPY = (
     "protocol",
     "rollout_data",
-    "routers",
+    "router_types",
     "router_clients",
-    "router",
+    "router_manager",
     "rollout_scheduler",
     "rollout_context",
     "rollout_loop",

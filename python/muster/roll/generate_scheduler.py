@@ -34,8 +34,8 @@ from muster.roll.rollout_context import RolloutContext
 from muster.roll.rollout_data import expand_responses, query_filter, request_of
 from muster.roll.rollout_items import Durations, Order, collect_fn_of
 from muster.roll.rollout_loop import UserDefinedRolloutLoop
-from muster.roll.router import RouterManager
 from muster.roll.router_clients import RouterClient
+from muster.roll.router_manager import RouterManager
 
 __all__ = ["DynamicSamplingScheduler"]
 

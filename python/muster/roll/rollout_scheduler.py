@@ -20,7 +20,7 @@ from muster.errors import DeadlineExceeded
 from muster.roll.cluster import Cluster
 from muster.roll.group_queue import GroupQueueManager
 from muster.roll.protocol import DataProto
-from muster.roll.router import RouterManager, history_of
+from muster.roll.router_manager import RouterManager, history_of
 
 __all__ = ["RolloutScheduler"]
 

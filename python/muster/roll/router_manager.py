@@ -19,7 +19,7 @@ from muster.errors import NoSuchMethod
 from muster.generate import Scheduler
 from muster.roll.changes import Changes, deadline
 from muster.roll.router_clients import RouterClient, client_of
-from muster.roll.routers import router_of
+from muster.roll.router_types import router_of
 
 __all__ = ["PartialGPUManager", "RouterManager"]
 
