@@ -22,7 +22,7 @@ def test_there_is_nothing_else(bare: BareMachine) -> None:
 
 
 def test_the_first_cluster_of_the_readme(bare: BareMachine) -> None:
-    (example,) = blocks_of("README.md", "python")
+    (example,) = blocks_of("README.md", "python", "import os")
     bare.put("/tmp/first.py", example)
     assert "[10, 20, 30, 40, 50]" in bare.say("python first.py")
 

@@ -151,12 +151,14 @@ static void gone(struct ms_child_agent *l)
     ms_timer_cancel(&l->verdict);
     describe(l, &why);
     fail_start(l, &why);
-    ms_node_is_gone(l->node, why.text);
+    ms_node_has_ended(l->node, why.text);
+    /* first of all: the thread whose request fails may call init */
+    if (was_ready && !h->stop_op && h->on_agent_lost && ms_node_count(h) == 0)
+        h->on_agent_lost(h->arg, why.text);
+    ms_node_refuse_all(l->node, why.text);
     ms_orphans_kill_after(&h->orphans, ORPHAN_NS);
     if (was_ready)
         ms_drivers_tell_node(h, l->node);
-    if (was_ready && !h->stop_op && h->on_agent_lost && ms_node_count(h) == 0)
-        h->on_agent_lost(h->arg, why.text);
     ms_head_stop_step(h);
 }
 

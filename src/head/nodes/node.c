@@ -317,21 +317,31 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
 
 /* ---- its end --------------------------------------------------------------------- */
 
-void ms_node_is_gone(struct ms_node *n, const char *why)
+void ms_node_has_ended(struct ms_node *n, const char *why)
 {
-    struct ms_error err = {0};
-
-    if (n->state == MS_NODE_GONE)
-        return;
     n->state = MS_NODE_GONE;
     n->gone = strdup(why);
     ms_timer_finish(&n->grace);
     ms_link_destroy(MS_TAKE(n->wire));
-    ms_error_set(&err, -EPIPE, "%s", why);
     ms_head_workers_lost(n->head, n, why);
+}
+
+void ms_node_refuse_all(struct ms_node *n, const char *why)
+{
+    struct ms_error err = {0};
+
+    ms_error_set(&err, -EPIPE, "%s", why);
     while (!ms_list_is_empty(&n->requests.open))
         /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         refuse(ask_of(ms_list_first(&n->requests.open, struct ms_pending, link)), &err);
     ms_head_ports_lost(n->head, n);
     ms_place_node_gone(n->head, n);
+}
+
+void ms_node_is_gone(struct ms_node *n, const char *why)
+{
+    if (n->state == MS_NODE_GONE)
+        return;
+    ms_node_has_ended(n, why);
+    ms_node_refuse_all(n, why);
 }

@@ -113,5 +113,9 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len);
 /* It will not come back: its workers are lost, what was asked fails. A dialled node is
  * freed. */
 void ms_node_is_gone(struct ms_node *n, const char *why);
+/* The same in two halves, for who has something to say in between: before what was asked
+ * fails, and whoever waits for it goes on. */
+void ms_node_has_ended(struct ms_node *n, const char *why);
+void ms_node_refuse_all(struct ms_node *n, const char *why);
 
 #endif
