@@ -1,11 +1,13 @@
 """16 workers of 4 roles, whose processes, agents and head are killed, stopped and run out of
-memory at random: the job converges, and no shard that was committed is lost.
+memory at random: the job converges, and no shard that was committed is lost. Each role has a
+rank that is killed at its memory limit first, so that this happens whatever the dice say.
 
 MUSTER_CHAOS_SECONDS says for how long (10; `make test-chaos`: 60), MUSTER_CHAOS_SEED with which
 dice.
 """
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -25,23 +27,22 @@ SEED = int(os.environ.get("MUSTER_CHAOS_SEED", "12"))
 PAUSE_S = 0.25  # between two blows, on average
 STOPPED_MAX_S = 2.0
 CONVERGE_S = 150.0  # a back-off may have reached 60 s
-SHARDS = int(max(600, 100 * SECONDS))
+SHARDS = int(max(1200, 150 * SECONDS))
 BUDGET = (
     "{failed: unlimited, out_of_memory: unlimited, node_lost: unlimited,"
     " no_heartbeat: unlimited, start_failed: unlimited, hang: unlimited}"
 )
+ROLES = ["alone", "together", "hungry", "plain"]
+EACH = f"world_size: 4, memory: 300MiB, budget: {BUDGET}"
 JOB = f"""
 name: chaos
 nodes: [{{name: "n[0-1]", cpus: 32, memory: 64GiB}}]
 roles:
-  alone: {{worker_cls: chaos_workers.Taker, args: [alone], world_size: 4, restart: rank,
-          budget: {BUDGET}}}
-  together: {{worker_cls: chaos_workers.Taker, args: [together], world_size: 4,
-             restart: role, budget: {BUDGET}}}
-  hungry: {{worker_cls: chaos_workers.Taker, args: [hungry], world_size: 4, restart: rank,
-           memory: 300MiB, budget: {BUDGET}}}
-  plain: {{command: [{sys.executable}, chaos_workers.py], world_size: 4, restart: rank,
-          budget: {BUDGET}}}
+  alone: {{worker_cls: chaos_workers.Taker, args: [alone], restart: rank, {EACH}}}
+  together: {{worker_cls: chaos_workers.Taker, args: [together], restart: role, {EACH}}}
+  hungry: {{worker_cls: chaos_workers.Taker, args: [hungry], restart: rank,
+           memory_growth: 1.5, {EACH}}}
+  plain: {{command: [{sys.executable}, chaos_workers.py], restart: rank, {EACH}}}
 driver: {{command: [{sys.executable}, chaos_driver.py], budget: {BUDGET}}}
 """
 HERE = Path(__file__).parent
@@ -55,11 +56,11 @@ class Chaos:
         self.dice = random.Random(SEED)
         self.stopped: list[tuple[float, int]] = []
         self.blows: Counter[str] = Counter()
+        self.has_limits = has_memory_limits(jobs)
 
     def worker(self, role: str = "") -> int:
         """Of any role; 0: it is not there now."""
-        roles = ["alone", "together", "hungry", "plain"]
-        name = f"{role or self.dice.choice(roles)}-{self.dice.randrange(4)}"
+        name = f"{role or self.dice.choice(ROLES)}-{self.dice.randrange(4)}"
         return self.read(self.jobs.folder / "pids" / name)
 
     def read(self, path: Path) -> int:
@@ -92,8 +93,26 @@ class Chaos:
                 self.stopped.append((until_s, pid))
 
     def eat(self, pid: int) -> None:
-        if pid:
+        """Without a limit it would take the machine's memory."""
+        if pid and self.has_limits:
             self.jobs.write("", f"eat-{pid}")
+
+    def starved(self) -> Counter[str]:
+        """How many of each role were killed at their limit."""
+        return Counter(
+            e["role"]
+            for e in self.jobs.events("chaos")
+            if e["cause"] == "out of memory" and " ended: " in e["text"]
+        )
+
+    def starve_each(self) -> None:
+        """One rank of each role, and all of it is there again."""
+        if not self.has_limits:
+            return
+        for role in ROLES:
+            self.eat(until(lambda role=role: self.worker(role)))
+        until(lambda: set(self.starved()) == set(ROLES))
+        self.jobs.wait_running("chaos")
 
     def go_on(self, everything: bool = False) -> None:
         now = time.monotonic()
@@ -117,7 +136,7 @@ class Chaos:
         elif what == "stop":
             self.stop(self.worker())
         elif what == "memory":
-            self.eat(self.worker("hungry"))
+            self.eat(self.worker())
         elif what == "driver":
             self.kill(self.read(self.jobs.folder / "pids" / "driver-0"))
         elif what == "agent":
@@ -138,6 +157,11 @@ class Chaos:
                 self.go_on()
                 time.sleep(0.01)
         self.go_on(everything=True)
+
+
+def has_memory_limits(jobs: Jobs) -> bool:  # noqa: F811
+    checks = json.loads(jobs.run("doctor", "--json"))["checks"]
+    return all(c["level"] == "ok" for c in checks if c["check"] == "memory-limits")
 
 
 def notes(folder: Path) -> dict[str, Counter[int]]:
@@ -172,8 +196,9 @@ def test_a_job_converges_and_loses_no_shard(prepared: Jobs) -> None:
     rig.submit(JOB)
     rig.wait_running("chaos")
     chaos = Chaos(rig)
+    chaos.starve_each()
     chaos.run(SECONDS)
-    print(dict(chaos.blows))
+    print(dict(chaos.blows), dict(chaos.starved()))
     rig.write("", "calm")
     began = time.monotonic()
     try:
