@@ -7,7 +7,8 @@ from typing import Any
 import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (a fixture)
-from muster import Cluster, WorkerConfig, WorkerDied
+from helpers import until
+from muster import Cluster, WorkerConfig, WorkerDied, _core
 from replace_workers import Counter
 
 
@@ -65,4 +66,26 @@ def test_a_node_that_is_gone(two: Any, daemon: Daemon) -> None:  # noqa: F811
             two.execute_rank_sync(3, "count")
     with pytest.raises(muster.PlacementError, match="node n2 is gone"):
         two.replace(3)  # its mapping names a device there
+    assert two.execute_rank_sync(0, "count")[1] == 1
+
+
+def test_workers_that_two_heads_have_not_heard_of(
+    two: Any,
+    daemon: Daemon,  # noqa: F811
+) -> None:
+    """What the first one keeps of the cluster meanwhile does not forget them."""
+    daemon.head.kill()
+    daemon.agents["n2"].kill()
+    daemon.start()
+    two._note(_core.OP_DESTROY_ENGINE, "other", None)  # kept with the cluster
+    daemon.head.kill()
+    daemon.start()
+
+    def exits() -> list[str]:
+        [told] = muster.status()["clusters"]
+        found = {one["rank"]: one["exit"] for one in told["workers"]}
+        return [found[rank]["detail"] for rank in (2, 3) if found.get(rank)]
+
+    until(lambda: len(exits()) == 2, exits)
+    assert all("nobody has reported it" in detail for detail in exits())
     assert two.execute_rank_sync(0, "count")[1] == 1

@@ -240,12 +240,13 @@ static void forget_missing(struct ms_head *h)
 
 /* ---- clusters -------------------------------------------------------------------- */
 
-/* The uids of earlier incarnations, oldest first; borrowed from `out`. */
+/* Of one that nobody has reported yet, as the head before kept it. The uids of earlier
+ * incarnations, oldest first, are borrowed from `out`. */
 static void fill_slot(Muster__KeptSlot *m, const struct ms_slot *s, uint64_t *out)
 {
     muster__kept_slot__init(m);
-    m->uid = s->now.uid;
-    m->incarnation = s->now.incarnation;
+    m->uid = s->now.uid ? s->now.uid : s->expected_uid;
+    m->incarnation = s->now.uid ? s->now.incarnation : s->expected_incarnation;
     m->former = out;
     for (unsigned i = 0; i < MS_FORMER_MAX; i++) {
         uint64_t uid = s->former[(s->former_next + i) % MS_FORMER_MAX];
