@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import MARK, leftovers, new_mark
+from helpers import MARK, leftovers, new_mark, processes, wait_gone
 from trace_rules import check_trace
 
 ROOT = Path(__file__).resolve().parent.parent
+RUN_S = 250.0  # below pytest's limit
 GRPO = ROOT / "examples/grpo"
 MODULES = ("grpo", "policy", "task")
 
@@ -143,8 +144,9 @@ def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, MARK: mark},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=RUN_S,
     )
+    wait_gone(processes(mark))
     assert leftovers(mark) == []
     return done
 

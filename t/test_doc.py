@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 from doc_rig import ROOT, blocks_of, outputs_of
-from helpers import MARK, leftovers, new_mark
+from helpers import MARK, leftovers, new_mark, processes, wait_gone
 from muster import api
 
+RUN_S = 250.0  # below pytest's limit
 PAGES = [
     "README.md",
     "doc/clusters.md",
@@ -101,9 +102,10 @@ def run(blocks: list[str], tmp_path: Path) -> str:
         env={**os.environ, MARK: mark},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=RUN_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    wait_gone(processes(mark))
     assert leftovers(mark) == []
     return done.stdout
 
@@ -127,7 +129,7 @@ def test_reservations_of_a_driver(tmp_path: Path) -> None:
 
 def _plan(path: Path) -> str:
     command = [api.find_executable(), "plan", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

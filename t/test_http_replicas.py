@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 from fake_llm_server import HANG, PROGRAM, answer_of, server_on
-from helpers import until
+from helpers import until as until_within_s
 from muster.generate import GroupDropped, HttpEngine, Scheduler
 
 Make = Callable[..., Any]
+WAIT_S = 60.0
 PROMPTS = [[10 + i, 20 + i] for i in range(12)]
+
+
+def until(happened: Callable[[], Any]) -> None:
+    until_within_s(happened, within_s=WAIT_S)
 
 
 def servers(kind: str, *more: str, **fields: Any) -> dict[str, Any]:
