@@ -179,7 +179,8 @@ def test_short_demo(tmp_path: Path) -> None:
     assert resumed > 0 and (lost, doubled) == (0, 0)
     # how many new weights have interrupted depends on the machine
     behind = re.findall(
-        r"[\d,]+ answers have tokens of two or more, none of more than (\d+) behind", out
+        r"[\d,]+ answers have tokens of two or more, none of more than (\d+) behind",
+        out,
     )
     assert [int(n) <= 1 for n in behind] == [True]
     drawn = ET.parse(tmp_path / "curve.svg").getroot()
