@@ -77,24 +77,25 @@ class Chaos:
         ]
         return self.dice.choice(sorted(found)) if found else 0
 
+    def driver(self) -> int:
+        return self.read(self.jobs.folder / "pids" / "driver-0")
+
     def head(self) -> int:
         return self.read(self.jobs.home.path / "jobs" / "driver")
 
     def kill(self, pid: int) -> None:
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     def stop(self, pid: int) -> None:
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                until_s = time.monotonic() + self.dice.uniform(0.1, STOPPED_MAX_S)
-                self.stopped.append((until_s, pid))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            until_s = time.monotonic() + self.dice.uniform(0.1, STOPPED_MAX_S)
+            self.stopped.append((until_s, pid))
 
     def eat(self, pid: int) -> None:
         """Without a limit it would take the machine's memory."""
-        if pid and self.has_limits:
+        if self.has_limits:
             self.jobs.write("", f"eat-{pid}")
 
     def starved(self) -> Counter[str]:
@@ -130,23 +131,19 @@ class Chaos:
             + ["stop head"],
             [40, 20, 10, 4, 6, 4, 5, 3],
         )[0]
-        self.blows[what] += 1
-        if what == "worker":
-            self.kill(self.worker())
-        elif what == "stop":
-            self.stop(self.worker())
-        elif what == "memory":
-            self.eat(self.worker())
-        elif what == "driver":
-            self.kill(self.read(self.jobs.folder / "pids" / "driver-0"))
-        elif what == "agent":
-            self.kill(self.agent())
-        elif what == "stop agent":
-            self.stop(self.agent())
-        elif what == "head":
-            self.kill(self.head())
-        else:
-            self.stop(self.head())
+        hit, target = {
+            "worker": (self.kill, self.worker),
+            "stop": (self.stop, self.worker),
+            "memory": (self.eat, self.worker),
+            "driver": (self.kill, self.driver),
+            "agent": (self.kill, self.agent),
+            "stop agent": (self.stop, self.agent),
+            "head": (self.kill, self.head),
+            "stop head": (self.stop, self.head),
+        }[what]
+        if pid := target():  # some wait for their next start
+            self.blows[what] += 1
+            hit(pid)
 
     def run(self, seconds: float) -> None:
         end = time.monotonic() + seconds
