@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -64,17 +65,51 @@ static uint32_t place_verl(struct ms_scheduler *s, const struct ms_gen_request *
     return is_open(s, q->replica) ? q->replica : ms_place_fewest(s, 0);
 }
 
-/* ROLL: the first of a prompt goes to the least loaded rank below 128, the others wait for
- * that rank. */
+/* ROLL's map of prompts to ranks, of the run that goes on. */
+enum { ROLL_RUNNING_MAX = 128, ROLL_PROMPTS_MAX = 4096 };
+static struct roll_rank {
+    bool is_known;
+    uint32_t rank, version; /* an abort of all, for new weights, clears it */
+} roll_ranks[ROLL_PROMPTS_MAX];
+
+/* The least loaded rank below the limit, of equal ones the first. */
+static uint32_t roll_acquire(const struct ms_scheduler *s)
+{
+    uint32_t best = MS_NOWHERE;
+
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        if (ms_replica_has_room(&s->replicas[i], 0) &&
+            (best == MS_NOWHERE ||
+             s->replicas[i].in_flight < s->replicas[best].in_flight))
+            best = i;
+    return best;
+}
+
+/* ROLL: the first of a prompt goes to the least loaded rank, and while all are full the
+ * firsts wait one behind the other, before all else. The others of a prompt wait for its
+ * rank, each prompt for itself. */
 static uint32_t place_roll(struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    enum { MAX_RUNNING = 128 };
-    uint32_t to = of_siblings(s, q);
+    uint64_t prompt = ms_group_at(s, q->group)->id - 1;
+    struct roll_rank *of = &roll_ranks[prompt];
+    struct ms_gen_request *waits = &s->requests[q - s->requests];
+    uint32_t to;
 
-    if (to == MS_NOWHERE)
-        to = ms_place_fewest(s, 0);
-    return to != MS_NOWHERE && s->replicas[to].in_flight < MAX_RUNNING ? to
-                                                                       : MS_NOWHERE;
+    assert(prompt < ROLL_PROMPTS_MAX);
+    if (s->stats.sent == 0)
+        memset(roll_ranks, 0, sizeof roll_ranks);
+    if (of->is_known && of->version == s->weights_version && is_open(s, of->rank)) {
+        if (ms_replica_has_room(&s->replicas[of->rank], 0))
+            return of->rank;
+        waits->replica = of->rank;
+        waits->since_ns = s->now_ns; /* or it would be parked for too long already */
+        waits->rank = 1 + (float)(prompt * sim_now->samples + q->seq);
+        return MS_PARK;
+    }
+    to = roll_acquire(s);
+    if (to != MS_NOWHERE)
+        *of = (struct roll_rank){true, to, s->weights_version};
+    return to;
 }
 
 /* sglang's cache_aware, 32 / 1.1: siblings share their prompt, so they match. */
@@ -99,7 +134,8 @@ static uint32_t place_cache_aware(struct ms_scheduler *s,
 }
 
 /* Seer: one probe of each group, shortest first; then the group's longest finished sample,
- * longest first, the cap where there is none. Divided, to the most free cache. */
+ * longest first, the cap where there is none. Divided, to the most free cache; where that is
+ * not short, to the fewest requests, and of equals to where it was. */
 static float rank_seer(const struct ms_scheduler *s, const struct ms_gen_request *q)
 {
     const struct ms_gen_group *g = ms_group_at(s, q->group);
@@ -118,8 +154,13 @@ static uint32_t place_seer(struct ms_scheduler *s, const struct ms_gen_request *
 {
     uint32_t best = MS_NOWHERE, need = q->prompt + q->generated + 2048;
 
-    if (sim_now->kv == 0)
-        return ms_place_fewest(s, 0);
+    if (sim_now->kv == 0) {
+        best = ms_place_fewest(s, 0);
+        return best != MS_NOWHERE && is_open(s, q->replica) &&
+                       s->replicas[q->replica].in_flight <= s->replicas[best].in_flight
+                   ? q->replica
+                   : best;
+    }
     for (uint32_t i = 0; i < s->replica_count; i++)
         if (ms_replica_has_room(&s->replicas[i], need) &&
             (best == MS_NOWHERE || s->replicas[i].kv < s->replicas[best].kv))
@@ -284,7 +325,7 @@ const struct baseline baselines[] = {
     {"round robin", &round_robin, .engine_queue = true},
     {"least loaded", &least, .engine_queue = true},
     {"verl sticky", &verl, .engine_queue = true},
-    {"ROLL PromptAffinity", &roll, .engine_queue = true},
+    {"ROLL PromptAffinity", &roll, .engine_queue = true, .limit = ROLL_RUNNING_MAX},
     {"sglang cache_aware", &cache, .engine_queue = true},
     {"sticky least loaded", &sticky, .engine_queue = true},
     {"Seer-like", &seer, .chunk = 2048, .progress = true, .cold = true},

@@ -12,6 +12,7 @@ struct baseline {
     const char *name;
     const struct ms_policy *policy;
     bool engine_queue, progress;
+    uint32_t limit; /* with engine_queue: requests that a replica gets; 0: all */
     uint32_t chunk;
     double rebalance;
     bool cold;      /* starts without a history */

@@ -4,14 +4,15 @@
  * sample's, cut at a cap: log L = mu + sigma * (sqrt(rho) * prompt + sqrt(1 - rho) *
  * sample). The history that a warm run starts with has other samples of the same
  * prompts, drawn at an earlier state of the weights: its prompt part differs by 2.2 % of
- * the variance. No request's own length is in it.
+ * the variance. A trace has no prompts that come again: of it the lengths of the requests
+ * before those that run are known. No request's own length is in any history.
  */
 #ifndef BENCH_GENERATE_CASES_H
 #define BENCH_GENERATE_CASES_H
 
 #include "sim.h"
 
-enum { CASES = 9, CASE_PAST = 8 };
+enum { CASES = 10, CASE_PAST = 8 };
 
 struct case_set {
     struct sim_case c;

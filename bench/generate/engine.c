@@ -97,10 +97,14 @@ engine_fits(const struct sim *m, const struct engine *e, const struct job *j)
 }
 
 /* What of a request's tokens the engine need not compute again. */
-static double engine_cached(struct sim *m, struct engine *e, const struct job *j)
+static double
+engine_cached(const struct sim *m, const struct engine *e, const struct job *j)
 {
     uint32_t group = j->request / m->c->samples;
+    const struct kept *k = &m->kept[j->request];
 
+    if (k->at == e && k->version == e->version)
+        return m->c->requests[j->request].prompt + j->had;
     return m->c->turns ? e->cached[group / m->c->turns] : 0;
 }
 
@@ -116,6 +120,7 @@ void engine_fill(struct sim *m, struct engine *e)
         e->stalled = fmax(e->stalled, m->now) + compute * m->c->prefill;
         if (m->c->turns)
             e->cached[j.request / m->c->samples / m->c->turns] = tokens;
+        m->kept[j.request] = (struct kept){0};
         j.began = e->clock;
         j.order = m->order++;
         e->kv_base += tokens - j.began;

@@ -41,6 +41,10 @@ struct sim {
     struct engine *engines;
     double now;
     uint32_t *had; /* tokens of each request, as engines have made them */
+    struct kept {
+        const struct engine *at; /* where its chunk ended, and with which weights */
+        uint32_t version;
+    } * kept;
     bool *hung, *done;
     uint32_t *left; /* of each group */
     double *began;

@@ -37,6 +37,7 @@ static int run_one(const struct choice *ch,
     struct ms_lengths *lengths = case_lengths(set, !b->cold);
     struct sim_setup setup = {.policy = b->policy,
                               .engine_queue = b->engine_queue,
+                              .limit = b->limit,
                               .chunk = b->chunk,
                               .warm = !b->cold,
                               .rebalance = b->rebalance,

@@ -245,6 +245,8 @@ static void job_ended(struct sim *m, struct engine *e)
 
     if (whole)
         request_done(m, j.request, (uint32_t)(e - m->engines));
+    else
+        m->kept[j.request] = (struct kept){e, e->version};
     if (m->c->turns) /* its cache stays warm */
         e->cached[j.request / m->c->samples / m->c->turns] =
             m->c->requests[j.request].prompt + j.had;
@@ -411,7 +413,9 @@ static void start(struct sim *m)
                  .what = MS_REPLICA_UP,
                  .replica = i,
                  .epoch = 1,
-                 .samples = m->setup->engine_queue ? 1 << 20 : c->slots,
+                 .samples = m->setup->engine_queue
+                                ? (m->setup->limit > 0 ? m->setup->limit : 1 << 20)
+                                : c->slots,
                  .tokens = m->setup->engine_queue ? 0 : (uint32_t)c->kv});
     }
     for (uint32_t batch = 1; m->setup->warm && batch <= c->slots; batch *= 2)
@@ -461,6 +465,7 @@ static void release(struct sim *m)
         ms_scheduler_destroy(m->s);
     free(m->engines);
     free(m->had);
+    free(m->kept);
     free(m->hung);
     free(m->done);
     free(m->left);
@@ -486,6 +491,7 @@ int sim_run(const struct sim_case *c,
                     .s = ms_scheduler_create(&o, setup->lengths, NULL),
                     .engines = calloc(c->replicas, sizeof *m.engines),
                     .had = calloc(n, sizeof *m.had),
+                    .kept = calloc(n, sizeof *m.kept),
                     .hung = calloc(n, 1),
                     .done = calloc(n, 1),
                     .left = calloc(c->groups, sizeof *m.left),
@@ -497,8 +503,8 @@ int sim_run(const struct sim_case *c,
                     .next_weights = c->weights_every > 0 ? c->weights_every : FOREVER,
                     .lose_at = c->lose_at > 0 ? c->lose_at : FOREVER};
 
-    if (!m.s || !m.engines || !m.had || !m.hung || !m.done || !m.left || !m.began ||
-        !m.ended || !m.arrives) {
+    if (!m.s || !m.engines || !m.had || !m.kept || !m.hung || !m.done || !m.left ||
+        !m.began || !m.ended || !m.arrives) {
         release(&m);
         return -1;
     }

@@ -4,7 +4,9 @@
  * seconds, runs at most `slots` at once, and holds at most `kv` tokens of cache: what
  * does not fit waits in the engine's own queue, and at overflow the request that came last is
  * preempted and computed anew later. Prefill (also of what resumes on another replica)
- * stalls the batch by `prefill` seconds a token, less what the engine still has of it.
+ * stalls the batch by `prefill` seconds a token, less what the engine still has of it: a
+ * session's prefix, and that of a request whose chunk ended there and which comes back
+ * (however long after, though its cache would be evicted at times).
  *
  * The engine knows each request's length; the scheduler is told only what engines report.
  */
@@ -43,7 +45,8 @@ struct sim_case {
 
 struct sim_setup {
     const struct ms_policy *policy;
-    bool engine_queue; /* the policy sends without limit: engines queue */
+    bool engine_queue; /* the policy sends more than runs at once: engines queue */
+    uint32_t limit;    /* but no more than so many to one; 0: all */
     uint32_t chunk;
     double rebalance; /* s; 0: nothing moves */
     bool warm;        /* earlier steps have shown how long steps take */
