@@ -1,5 +1,5 @@
 /* rollout.c - generation on clusters: the scheduler's rollout as a Python object */
-#include "core/generate/rollout.h"
+#include "core/generate/rollout_impl.h"
 
 #include "base/clock.h"
 
@@ -7,15 +7,8 @@
 #include <string.h>
 
 #define SPAN_MAX_NS (MS_NEVER / 4)
-#define GROUPS_MAX  (1UL << 24) /* of a batch */
 
-struct rollout_object {
-    PyObject head;
-    struct ms_rollout *rollout;
-    PyObject *peers; /* kept, with the clients behind them */
-};
-
-static struct ms_rollout *rollout_get(PyObject *self)
+struct ms_rollout *core_rollout_get(PyObject *self)
 {
     return ((struct rollout_object *)self)->rollout;
 }
@@ -40,7 +33,7 @@ static const char *refusal_of(const char *what)
     return "it cannot be so";
 }
 
-static PyObject *raise_errno(int rc, const char *what)
+PyObject *core_rollout_raise(int rc, const char *what)
 {
     struct ms_error err = {0};
 
@@ -61,10 +54,10 @@ static PyObject *raise_errno(int rc, const char *what)
     return core_raise(&err);
 }
 
-static PyObject *done(int rc, const char *what)
+PyObject *core_rollout_done(int rc, const char *what)
 {
     if (rc < 0)
-        return raise_errno(rc, what);
+        return core_rollout_raise(rc, what);
     Py_RETURN_NONE;
 }
 
@@ -74,14 +67,14 @@ static bool is_usable(struct ms_rollout *r, const char *what)
     int rc = ms_rollout_status(r);
 
     if (rc == -ECHILD)
-        raise_errno(rc, what);
+        core_rollout_raise(rc, what);
     return rc != -ECHILD;
 }
 
 /* ---- life -------------------------------------------------------------------------- */
 
 /* A span that can be added to any time; infinity is SPAN_MAX_NS. */
-static int64_t span_ns(double seconds)
+int64_t core_rollout_span_ns(double seconds)
 {
     int64_t ns = core_ns(seconds);
 
@@ -135,9 +128,9 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
         return -1;
     o->core.seed = seed;
     o->core.filter = filter;
-    o->core.silence_ns = span_ns(silence);
-    o->core.probe_ns = span_ns(probe);
-    o->core.rebalance_ns = span_ns(rebalance);
+    o->core.silence_ns = core_rollout_span_ns(silence);
+    o->core.probe_ns = core_rollout_span_ns(probe);
+    o->core.rebalance_ns = core_rollout_span_ns(rebalance);
     o->core.ageing = ageing;
     o->history_prompts = (size_t)prompts;
     return 0;
@@ -171,7 +164,7 @@ static PyObject *rollout_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 static PyObject *rollout_close(PyObject *self, PyObject *unused)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
 
     Py_BEGIN_ALLOW_THREADS;
     ms_rollout_close(r);
@@ -208,7 +201,7 @@ static PyObject *rollout_history_of(PyObject *self, PyObject *role)
  * raises, unless `seen` is 0. */
 static PyObject *rollout_wait(PyObject *self, PyObject *args)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     unsigned long long seen;
     PyObject *seconds;
     int64_t until_ns;
@@ -226,17 +219,17 @@ static PyObject *rollout_wait(PyObject *self, PyObject *args)
         if (PyErr_CheckSignals() < 0)
             return NULL;
         if (rc < 0)
-            return raise_errno(rc, "wait");
+            return core_rollout_raise(rc, "wait");
     } while (news == seen && ms_now_ns() < until_ns);
     return PyLong_FromUnsignedLongLong(news);
 }
 
 static PyObject *rollout_listen(PyObject *self, PyObject *unused)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     int fd = ms_rollout_listen(r);
 
-    return fd < 0 ? raise_errno(fd, "listen") : PyLong_FromLong(fd);
+    return fd < 0 ? core_rollout_raise(fd, "listen") : PyLong_FromLong(fd);
 }
 
 static PyObject *rollout_unlisten(PyObject *self, PyObject *fd)
@@ -255,7 +248,7 @@ static PyObject *rollout_unlisten(PyObject *self, PyObject *fd)
 static PyObject *rollout_add(PyObject *self, PyObject *args)
 {
     struct rollout_object *o = (struct rollout_object *)self;
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     struct ms_rollout_replica what = {0};
     struct ms_error err = {0};
     unsigned number;
@@ -286,7 +279,7 @@ static PyObject *rollout_add(PyObject *self, PyObject *args)
 #define OF_NUMBER(name, type, call)                                                    \
     static PyObject *rollout_##name(PyObject *self, PyObject *number)                  \
     {                                                                                  \
-        struct ms_rollout *r = rollout_get(self);                                      \
+        struct ms_rollout *r = core_rollout_get(self);                                 \
         unsigned long long n = PyLong_AsUnsignedLongLong(number);                      \
         int rc;                                                                        \
                                                                                        \
@@ -295,7 +288,7 @@ static PyObject *rollout_add(PyObject *self, PyObject *args)
         Py_BEGIN_ALLOW_THREADS;                                                        \
         rc = call(r, (type)n);                                                         \
         Py_END_ALLOW_THREADS;                                                          \
-        return done(rc, #name);                                                        \
+        return core_rollout_done(rc, #name);                                           \
     }
 OF_NUMBER(drain, uint32_t, ms_rollout_drain)
 OF_NUMBER(cancel, uint64_t, ms_rollout_cancel)
@@ -308,13 +301,13 @@ OF_NUMBER(pause, enum ms_weights_mode, ms_rollout_pause)
 #define PLAIN(name, call)                                                              \
     static PyObject *rollout_##name(PyObject *self, PyObject *unused)                  \
     {                                                                                  \
-        struct ms_rollout *r = rollout_get(self);                                      \
+        struct ms_rollout *r = core_rollout_get(self);                                 \
         int rc;                                                                        \
                                                                                        \
         Py_BEGIN_ALLOW_THREADS;                                                        \
         rc = call(r);                                                                  \
         Py_END_ALLOW_THREADS;                                                          \
-        return done(rc, #name);                                                        \
+        return core_rollout_done(rc, #name);                                           \
     }
 PLAIN(cancel_all, ms_rollout_cancel_all)
 PLAIN(weights_failed, ms_rollout_weights_failed)
@@ -322,275 +315,12 @@ PLAIN(resume, ms_rollout_resume)
 
 static PyObject *rollout_has(PyObject *self, PyObject *number)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     unsigned long n = PyLong_AsUnsignedLong(number);
 
     if (PyErr_Occurred() || !is_usable(r, "replica"))
         return NULL;
     return PyBool_FromLong(ms_rollout_has(r, (uint32_t)n));
-}
-
-/* ---- groups ------------------------------------------------------------------------ */
-
-/* Plain data as a value; NULL with an exception set. */
-static struct muster_value *value_of(PyObject *o)
-{
-    struct core_payload p;
-    MS_CLEANUP(core_unref) PyObject *bytes = NULL;
-    struct muster_value *v;
-    struct muster_error err;
-
-    if (core_encode(o, MS_CODEC_PLAIN, CORE_STORED_NONE, &p) < 0)
-        return NULL;
-    bytes = core_payload_bytes(&p);
-    core_payload_release(&p);
-    if (!bytes)
-        return NULL;
-    v = muster_value_decode(PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes), &err);
-    if (!v)
-        PyErr_Format(PyExc_ValueError, "%s", err.message);
-    return v;
-}
-
-static void value_free(struct muster_value **v)
-{
-    muster_value_destroy(*v);
-}
-
-/* What a sample has already, borrowed from (tokens, logprobs or None, runs), bytes of their C types;
- * nothing of None. -1 with an exception set. */
-static int take_before(PyObject *given, struct ms_rollout_sample *s)
-{
-    PyObject *tokens, *logprobs, *runs;
-
-    if (given == Py_None)
-        return 0;
-    if (!PyTuple_Check(given) ||
-        !PyArg_ParseTuple(given, "SOS", &tokens, &logprobs, &runs))
-        return -1;
-    s->tokens = (int32_t *)PyBytes_AsString(tokens);
-    s->count = (size_t)PyBytes_Size(tokens) / sizeof *s->tokens;
-    s->runs = (struct ms_rollout_run *)PyBytes_AsString(runs);
-    s->run_count = (size_t)PyBytes_Size(runs) / sizeof *s->runs;
-    if (logprobs == Py_None)
-        return 0;
-    s->logprobs = (float *)PyBytes_AsString(logprobs);
-    if (!s->logprobs)
-        return -1;
-    if ((size_t)PyBytes_Size(logprobs) == s->count * sizeof *s->logprobs)
-        return 0;
-    PyErr_SetString(PyExc_ValueError, "logprobs that are not one for each token");
-    return -1;
-}
-
-/* (key, prompt, sampling or None, samples, surplus, prompt_tokens, max_new_tokens, hint, replica
- * or -1, epoch, weights, turn, seconds or None, what its sample has already or None): the
- * group's id. */
-static PyObject *rollout_submit(PyObject *self, PyObject *args)
-{
-    struct ms_rollout *r = rollout_get(self);
-    struct ms_rollout_submit s = {0};
-    MS_CLEANUP(value_free) struct muster_value *prompt = NULL;
-    MS_CLEANUP(value_free) struct muster_value *sampling = NULL;
-    PyObject *prompt_object, *sampling_object, *seconds, *before_object;
-    struct ms_rollout_sample before = {0};
-    struct ms_error err = {0};
-    unsigned long long key;
-    uint64_t group = 0;
-    int replica, rc;
-
-    if (!r ||
-        !PyArg_ParseTuple(args,
-                          "KOOIIIIIiIIIOO",
-                          &key,
-                          &prompt_object,
-                          &sampling_object,
-                          &s.samples,
-                          &s.surplus,
-                          &s.prompt_tokens,
-                          &s.max_new_tokens,
-                          &s.hint,
-                          &replica,
-                          &s.epoch,
-                          &s.weights,
-                          &s.turn,
-                          &seconds,
-                          &before_object) ||
-        take_before(before_object, &before) < 0 ||
-        core_deadline(seconds, MS_NEVER, &s.deadline_ns) < 0)
-        return NULL;
-    prompt = value_of(prompt_object);
-    if (!prompt)
-        return NULL;
-    if (sampling_object != Py_None && !(sampling = value_of(sampling_object)))
-        return NULL;
-    s.before = before_object == Py_None ? NULL : &before;
-    s.key = key;
-    s.prompt = prompt;
-    s.sampling = sampling;
-    s.replica = replica < 0 ? MS_NOWHERE : (uint32_t)replica;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_rollout_submit(r, &s, &group, &err);
-    Py_END_ALLOW_THREADS;
-    if (rc == -EINVAL)
-        return PyErr_Format(PyExc_ValueError, "%s", err.text);
-    return rc < 0 ? core_raise(&err) : PyLong_FromUnsignedLongLong(group);
-}
-
-static PyObject *one_or_none(int rc, struct ms_rollout_group *g, const char *what)
-{
-    if (rc == -EAGAIN)
-        Py_RETURN_NONE;
-    return rc < 0 ? raise_errno(rc, what) : core_rollout_group(g);
-}
-
-/* Takes them. */
-static PyObject *groups_list(struct ms_rollout_group **groups, unsigned long n)
-{
-    PyObject *list = PyList_New(0);
-
-    for (unsigned long i = 0; i < n; i++)
-        if (!list)
-            ms_rollout_group_free(groups[i]);
-        else if (!core_append(list, core_rollout_group(groups[i])))
-            Py_CLEAR(list);
-    return list;
-}
-
-/* False with an exception set. */
-static bool is_batch(unsigned long groups)
-{
-    bool is_so = groups > 0 && groups <= GROUPS_MAX;
-
-    if (!is_so)
-        PyErr_Format(
-            PyExc_ValueError, "groups: from 1 to %lu, not %lu", GROUPS_MAX, groups);
-    return is_so;
-}
-
-/* (n): a list of n groups, or None: they are not there yet. */
-static PyObject *rollout_pull(PyObject *self, PyObject *number)
-{
-    struct ms_rollout *r = rollout_get(self);
-    MS_CLEANUP(ms_cleanup_free) struct ms_rollout_group **out = NULL;
-    unsigned long n = PyLong_AsUnsignedLong(number);
-    int rc;
-
-    if (PyErr_Occurred() || !is_batch(n))
-        return NULL;
-    out = calloc(n + 1, sizeof *out);
-    if (!out)
-        return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_rollout_pull(r, (uint32_t)n, out);
-    Py_END_ALLOW_THREADS;
-    if (rc == -EAGAIN)
-        Py_RETURN_NONE;
-    return rc < 0 ? raise_errno(rc, "groups") : groups_list(out, n);
-}
-
-/* (n): (batch, a list of n groups), or None. */
-static PyObject *rollout_lease(PyObject *self, PyObject *number)
-{
-    struct ms_rollout *r = rollout_get(self);
-    MS_CLEANUP(ms_cleanup_free) struct ms_rollout_group **out = NULL;
-    MS_CLEANUP(core_unref) PyObject *list = NULL;
-    unsigned long n = PyLong_AsUnsignedLong(number);
-    uint64_t batch = 0;
-    int rc;
-
-    if (PyErr_Occurred() || !is_batch(n))
-        return NULL;
-    out = calloc(n + 1, sizeof *out);
-    if (!out)
-        return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_rollout_lease(r, (uint32_t)n, out, &batch);
-    Py_END_ALLOW_THREADS;
-    if (rc == -EAGAIN)
-        Py_RETURN_NONE;
-    if (rc < 0)
-        return raise_errno(rc, "groups");
-    list = groups_list(out, n);
-    if (list)
-        return Py_BuildValue("(KO)", (unsigned long long)batch, list);
-    ms_rollout_give_back(r, batch);
-    return NULL;
-}
-
-static PyObject *rollout_take(PyObject *self, PyObject *number)
-{
-    struct ms_rollout *r = rollout_get(self);
-    unsigned long long id = PyLong_AsUnsignedLongLong(number);
-    struct ms_rollout_group *g = NULL;
-    int rc;
-
-    if (PyErr_Occurred())
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_rollout_take(r, id, &g);
-    Py_END_ALLOW_THREADS;
-    return one_or_none(rc, g, "group");
-}
-
-#define NEXT(name)                                                                     \
-    static PyObject *rollout_##name(PyObject *self, PyObject *unused)                  \
-    {                                                                                  \
-        struct ms_rollout *r = rollout_get(self);                                      \
-        struct ms_rollout_group *g = NULL;                                             \
-        int rc;                                                                        \
-                                                                                       \
-        Py_BEGIN_ALLOW_THREADS;                                                        \
-        rc = ms_rollout_##name(r, &g);                                                 \
-        Py_END_ALLOW_THREADS;                                                          \
-        return one_or_none(rc, g, #name);                                              \
-    }
-NEXT(take_dropped)
-NEXT(judge)
-
-static PyObject *rollout_verdict(PyObject *self, PyObject *args)
-{
-    struct ms_rollout *r = rollout_get(self);
-    unsigned long long id;
-    int keep, rc;
-
-    if (!PyArg_ParseTuple(args, "Kp", &id, &keep))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_rollout_verdict(r, id, keep);
-    Py_END_ALLOW_THREADS;
-    if (rc == -ENOENT || rc == -EINVAL)
-        Py_RETURN_NONE; /* it was cancelled while it was judged */
-    return done(rc, "verdict");
-}
-
-static PyObject *rollout_take_refill(PyObject *self, PyObject *unused)
-{
-    struct ms_rollout *r = rollout_get(self);
-
-    return PyLong_FromUnsignedLong(ms_rollout_take_refill(r));
-}
-
-static PyObject *rollout_cancel_rid(PyObject *self, PyObject *text)
-{
-    struct ms_rollout *r = rollout_get(self);
-    const char *rid = PyUnicode_AsUTF8AndSize(text, NULL);
-
-    return rid ? done(ms_rollout_cancel_rid(r, rid), rid) : NULL;
-}
-
-static PyObject *rollout_rid(PyObject *self, PyObject *args)
-{
-    struct ms_rollout *r = rollout_get(self);
-    char rid[MS_ROLLOUT_RID];
-    unsigned long long group;
-    unsigned seq;
-
-    if (!PyArg_ParseTuple(args, "KI", &group, &seq))
-        return NULL;
-    if (ms_rollout_rid(r, group, seq, rid) < 0)
-        return raise_errno(-ENOENT, "group");
-    return PyUnicode_FromString(rid);
 }
 
 /* ---- weights ----------------------------------------------------------------------- */
@@ -607,13 +337,13 @@ static PyObject *raise_refusal(struct ms_rollout *r)
                 &err, -EREMOTEIO, "replica %u did not stand still: %s", i, s.failure);
             return core_raise(&err);
         }
-    return raise_errno(-EREMOTEIO, "pause");
+    return core_rollout_raise(-EREMOTEIO, "pause");
 }
 
 /* (version, mode, rolling, seconds or None) */
 static PyObject *rollout_weights_begin(PyObject *self, PyObject *args)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     unsigned version, mode;
     PyObject *seconds;
     int64_t until_ns;
@@ -631,13 +361,13 @@ static PyObject *rollout_weights_begin(PyObject *self, PyObject *args)
                             "version: %u is not after %u",
                             version,
                             (unsigned)ms_rollout_version(r));
-    return done(rc, "weights");
+    return core_rollout_done(rc, "weights");
 }
 
 /* The number of the next replica; -1: there is none left; None: not yet. */
 static PyObject *rollout_weights_next(PyObject *self, PyObject *unused)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     uint32_t replica = 0;
     int rc;
 
@@ -649,26 +379,26 @@ static PyObject *rollout_weights_next(PyObject *self, PyObject *unused)
     if (rc == -EREMOTEIO)
         return raise_refusal(r);
     if (rc < 0)
-        return raise_errno(rc, "weights");
+        return core_rollout_raise(rc, "weights");
     return PyLong_FromLong(rc > 0 ? (long)replica : -1L);
 }
 
 static PyObject *rollout_is_paused(PyObject *self, PyObject *unused)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     int rc = ms_rollout_is_paused(r);
 
     if (rc == -EREMOTEIO)
         return raise_refusal(r);
     return rc == 0 || rc == -EAGAIN ? PyBool_FromLong(rc == 0)
-                                    : raise_errno(rc, "pause");
+                                    : core_rollout_raise(rc, "pause");
 }
 
 /* ---- looking ----------------------------------------------------------------------- */
 
 static PyObject *rollout_version(PyObject *self, void *unused)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
 
     if (!is_usable(r, "version"))
         return NULL;
@@ -677,14 +407,14 @@ static PyObject *rollout_version(PyObject *self, void *unused)
 
 static PyObject *rollout_stats(PyObject *self, PyObject *unused)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
 
     return is_usable(r, "stats") ? core_rollout_stats(r) : NULL;
 }
 
 static PyObject *rollout_explain(PyObject *self, PyObject *text)
 {
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     const char *rid = PyUnicode_AsUTF8AndSize(text, NULL);
     struct ms_explanation x;
     char sentence[1024];
@@ -693,14 +423,15 @@ static PyObject *rollout_explain(PyObject *self, PyObject *text)
     if (!rid)
         return NULL;
     rc = ms_rollout_explain(r, rid, &x, sentence, sizeof sentence);
-    return rc < 0 ? raise_errno(rc, rid) : core_rollout_explanation(&x, sentence);
+    return rc < 0 ? core_rollout_raise(rc, rid)
+                  : core_rollout_explanation(&x, sentence);
 }
 
 /* (from): a list of marks, and the number behind the last. */
 static PyObject *rollout_marks(PyObject *self, PyObject *number)
 {
     enum { ROOM = 1024 };
-    struct ms_rollout *r = rollout_get(self);
+    struct ms_rollout *r = core_rollout_get(self);
     MS_CLEANUP(ms_cleanup_free) struct ms_rollout_mark *marks = NULL;
     MS_CLEANUP(core_unref) PyObject *list = NULL;
     unsigned long long from = PyLong_AsUnsignedLongLong(number);
@@ -730,21 +461,21 @@ static PyMethodDef rollout_methods[] = {
     {"add", rollout_add, METH_VARARGS, NULL},
     {"drain", rollout_drain, METH_O, NULL},
     {"has", rollout_has, METH_O, NULL},
-    {"submit", rollout_submit, METH_VARARGS, NULL},
-    {"pull", rollout_pull, METH_O, NULL},
+    {"submit", core_rollout_submit, METH_VARARGS, NULL},
+    {"pull", core_rollout_pull, METH_O, NULL},
     {"history_of", rollout_history_of, METH_O | METH_STATIC, NULL},
-    {"lease", rollout_lease, METH_O, NULL},
+    {"lease", core_rollout_lease, METH_O, NULL},
     {"consumed", rollout_consumed, METH_O, NULL},
     {"give_back", rollout_give_back, METH_O, NULL},
-    {"take", rollout_take, METH_O, NULL},
-    {"take_dropped", rollout_take_dropped, METH_NOARGS, NULL},
-    {"judge", rollout_judge, METH_NOARGS, NULL},
-    {"verdict", rollout_verdict, METH_VARARGS, NULL},
-    {"take_refill", rollout_take_refill, METH_NOARGS, NULL},
+    {"take", core_rollout_take, METH_O, NULL},
+    {"take_dropped", core_rollout_take_dropped, METH_NOARGS, NULL},
+    {"judge", core_rollout_judge, METH_NOARGS, NULL},
+    {"verdict", core_rollout_verdict, METH_VARARGS, NULL},
+    {"take_refill", core_rollout_take_refill, METH_NOARGS, NULL},
     {"cancel", rollout_cancel, METH_O, NULL},
-    {"cancel_rid", rollout_cancel_rid, METH_O, NULL},
+    {"cancel_rid", core_rollout_cancel_rid, METH_O, NULL},
     {"cancel_all", rollout_cancel_all, METH_NOARGS, NULL},
-    {"rid", rollout_rid, METH_VARARGS, NULL},
+    {"rid", core_rollout_rid, METH_VARARGS, NULL},
     {"weights_begin", rollout_weights_begin, METH_VARARGS, NULL},
     {"weights_next", rollout_weights_next, METH_NOARGS, NULL},
     {"weights_ready", rollout_weights_ready, METH_O, NULL},
