@@ -167,7 +167,7 @@ static int enter(struct ms_hosted *job, struct ms_error *err)
     rc = job->core ? ms_hosted_keep_new(job, err)
                    : ms_error_set(err, -ENOMEM, "out of memory");
     if (rc == 0)
-        rc = ms_spec_tell_roles(job, err);
+        rc = ms_roles_entry_put(job, err);
     if (rc == 0)
         rc = ms_hosted_want(
             job, &(struct ms_job_event){.what = MS_JOB_SUBMITTED, .spec = &spec}, err);

@@ -99,7 +99,7 @@ void ms_hosted_forget(struct ms_hosted *job)
     drop_clusters(job);
     if (ms_journal_begin(journal_of(job), NULL) == 0)
         ms_journal_commit(journal_of(job), drop_all(job, NULL), NULL);
-    ms_spec_forget_roles(job);
+    ms_roles_entry_delete(job);
     job->is_forgotten = true;
 }
 

@@ -388,9 +388,11 @@ Muster__ClusterSpec *ms_spec_of_check(const struct ms_hosted *job,
                                       const char **nodes,
                                       uint32_t count,
                                       struct ms_error *err);
+/* ---- roles_entry.c ----------------------------------------------------------------- */
+
 /* What the file says of roles, for the driver; the key-value store has it. */
-int ms_spec_tell_roles(const struct ms_hosted *job, struct ms_error *err);
-void ms_spec_forget_roles(const struct ms_hosted *job);
+int ms_roles_entry_put(const struct ms_hosted *job, struct ms_error *err);
+void ms_roles_entry_delete(const struct ms_hosted *job);
 
 /* ---- simulated.c ------------------------------------------------------------------- */
 

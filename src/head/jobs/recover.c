@@ -186,7 +186,7 @@ static void on_job(void *arg, const char *key, const uint8_t *data, size_t len)
     job->is_recovering = true;
     ms_list_add_tail(&r->jobs->all, &job->link);
     r->jobs->count++;
-    ms_spec_tell_roles(job, NULL);
+    ms_roles_entry_put(job, NULL);
     ms_machines_recover(job);
 }
 
