@@ -1,7 +1,13 @@
 /* act.c - actions of a job's core: begun by a table, answered once */
+#include "head/jobs/act.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/check.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
+#include "head/jobs/signs.h"
+#include "head/jobs/simulated.h"
 #include "head/ops/op.h"
 #include "head/shards/shards.h"
 

@@ -9,7 +9,10 @@
  */
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/ends.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/ranks.h"
+#include "head/jobs/signs.h"
 
 #include <stdlib.h>
 #include <string.h>

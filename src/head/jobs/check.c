@@ -6,10 +6,15 @@
  * time limit of the round; the time of a node is how long its rank ran. All pairs of a round
  * run at once. Nodes that the job avoids already are left out.
  */
+#include "head/jobs/check.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/act.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
+#include "head/jobs/spec.h"
 #include "head/ops/op.h"
 #include "job/node_check.h"
 

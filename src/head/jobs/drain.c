@@ -5,7 +5,10 @@
  * no call is open, up to a deadline: after that they go with what they have.
  */
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/act.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/signs.h"
 #include "head/ops/op.h"
 
 #include <errno.h>

@@ -6,8 +6,10 @@
  * application each have a text that counts, and are told alone. Whatever else happens to the
  * job is told after them.
  */
+#include "head/jobs/ends.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,13 @@
 /* feed.c - one job: an event into the journal and the core, actions out */
+#include "head/jobs/feed.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/act.h"
+#include "head/jobs/ends.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/roles_entry.h"
+#include "head/jobs/signs.h"
 #include "head/state/journal.h"
 
 #include <assert.h>

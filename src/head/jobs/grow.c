@@ -6,7 +6,11 @@
 #include "base/cleanup.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/act.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
+#include "head/jobs/queue.h"
 #include "head/ops/op.h"
 
 #include <errno.h>

@@ -1,8 +1,13 @@
 /* machines.c - what is reserved for a job */
+#include "head/jobs/machines.h"
 #include "base/cleanup.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/act.h"
+#include "head/jobs/check.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/simulated.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 

@@ -1,7 +1,9 @@
 /* mend.c - what is reserved for a job is kept whole */
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
 #include "head/ops/op.h"
 
 #include <errno.h>

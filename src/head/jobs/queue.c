@@ -5,10 +5,14 @@
  * wants all CPUs of the machine. Jobs on sim, and on nodes that have joined the head by
  * themselves, want nothing of it.
  */
+#include "head/jobs/queue.h"
 #include "agent/machine/machine.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
+#include "head/jobs/simulated.h"
 #include "resource/shape.h"
 
 #include <errno.h>

@@ -1,7 +1,12 @@
 /* recover.c - jobs of the head before: read from the journal, then compared with what runs */
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
+#include "head/jobs/ranks.h"
+#include "head/jobs/roles_entry.h"
+#include "head/jobs/simulated.h"
 #include "head/state/journal.h"
 
 #include <errno.h>

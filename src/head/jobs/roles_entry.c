@@ -1,7 +1,8 @@
 /* roles_entry.c - the key from which a job's driver learns what its file says of the roles */
+#include "head/jobs/roles_entry.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/hosted.h"
 #include "head/kv/kv_ask.h"
 
 #include <errno.h>

@@ -8,9 +8,15 @@
  * A driver waits for its workers as a rule: it shows a sign of work with any of them that
  * has done something, on the job's machines.
  */
+#include "head/jobs/signs.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/act.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
+#include "head/jobs/ranks.h"
+#include "head/jobs/simulated.h"
 #include "head/ops/op.h"
 
 #include <errno.h>

@@ -4,9 +4,12 @@
  * as it would be, and counts as running from then on. There is no driver, so the job goes on
  * until it is stopped. What does not fit is refused as on a real machine.
  */
+#include "head/jobs/simulated.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/act.h"
+#include "head/jobs/feed.h"
+#include "head/jobs/hosted.h"
 #include "job/plan.h"
 #include "orchestrator/whole_nodes.h"
 

@@ -2,7 +2,9 @@
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs_impl.h"
+#include "head/jobs/hosted.h"
+#include "head/jobs/machines.h"
+#include "head/jobs/simulated.h"
 
 #include <errno.h>
 #include <stdlib.h>
