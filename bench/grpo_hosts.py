@@ -1,5 +1,6 @@
 """The roles of examples/grpo in this process, and on Ray (grpo_loop.py has the loop)."""
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -15,14 +16,13 @@ import numpy as np  # noqa: E402
 from grpo_loop import EXAMPLE, ROLES, SEED, join, share_out  # noqa: E402
 
 
-def classes() -> dict[str, tuple[Any, tuple[int, ...]]]:
+def classes(infer: str) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Of each role: its class, and the arguments of the constructor."""
-    import grpo_infer
     import workers
 
     return {
         "train": (workers.ActorTrain, (SEED,)),
-        "infer": (grpo_infer.ActorInfer, (SEED,)),
+        "infer": (importlib.import_module(infer).ActorInfer, (SEED,)),
         "reference": (workers.Reference, (SEED,)),
         "reward": (workers.Reward, ()),
     }
@@ -71,11 +71,11 @@ class Hosted:
 class Here(Hosted):
     """One rank after the other, in this process: the work alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, infer: str = "grpo_infer") -> None:
         os.environ.setdefault("RANK", "0")
         self.ranks = {
             role: [cls(*args) for _ in range(ROLES[role])]
-            for role, (cls, args) in classes().items()
+            for role, (cls, args) in classes(infer).items()
         }
 
     def call(self, role: str, method: str, parts: list[tuple[Any, ...]]) -> Any:
@@ -89,13 +89,13 @@ class Here(Hosted):
 class OnRay(Hosted):
     """An actor for each rank; what all ranks get is put into Ray's store once."""
 
-    def __init__(self) -> None:
+    def __init__(self, infer: str = "grpo_infer") -> None:
         import ray
 
         self.ray = ray
         self.actors = {
             role: [self.actor(cls, args, rank) for rank in range(ROLES[role])]
-            for role, (cls, args) in classes().items()
+            for role, (cls, args) in classes(infer).items()
         }
 
     def actor(self, cls: Any, args: tuple[int, ...], rank: int) -> Any:

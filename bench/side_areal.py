@@ -9,7 +9,12 @@ from serve import serve
 
 class Areal(ArealSide):
     def new_scheduler(self, folder: str) -> Any:
-        return LocalScheduler(gpu_devices=[0], log_dir=folder, startup_timeout=START_S)
+        return LocalScheduler(
+            gpu_devices=[0],
+            log_dir=folder,
+            startup_timeout=START_S,
+            nfs_record_root=folder,  # where its own default may not be
+        )
 
 
 if __name__ == "__main__":

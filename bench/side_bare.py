@@ -88,7 +88,7 @@ class Bare:
             finally:
                 os._exit(0)
         other.close()
-        self.loop: Any = None
+        self.loops: dict[bool, Any] = {}
 
     def version(self) -> dict[str, str]:
         return {"python": platform.python_version()}
@@ -110,14 +110,16 @@ class Bare:
 
         return [start_children(ranks) for _ in range(warm_up + count)][warm_up:]
 
-    def grpo(self, steps: int) -> list[float]:
+    def grpo(self, steps: int, requests: bool) -> list[float]:
         """The work of all ranks, one after the other."""
-        if self.loop is None:
+        if requests not in self.loops:
             from grpo_hosts import Here
             from grpo_loop import Loop
+            from grpo_requests import RequestsHere
 
-            self.loop = Loop(Here())
-        times: list[float] = self.loop.run(steps)
+            hosts = RequestsHere("engine") if requests else Here()
+            self.loops[requests] = Loop(hosts)
+        times: list[float] = self.loops[requests].run(steps)
         return times
 
     def close(self) -> None:

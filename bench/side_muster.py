@@ -28,7 +28,7 @@ class Muster:
         self.over_tcp: _core.Peer | None = None
         self.running = False
         self.watch: DeathWatch | None = None
-        self.loop: Any = None
+        self.loops: dict[bool, Any] = {}
 
     def version(self) -> dict[str, str]:
         return {
@@ -208,12 +208,12 @@ class Muster:
             return (failed_ns - self.watch.died_ns()) / 1e9
         raise AssertionError("the call of a killed worker has returned")
 
-    def grpo(self, steps: int) -> list[float]:
-        if self.loop is None:
-            from grpo_muster import OnMuster
+    def grpo(self, steps: int, requests: bool) -> list[float]:
+        if requests not in self.loops:
+            from grpo_muster import OnMuster, Scheduled
 
-            self.loop = Loop(OnMuster())
-        times: list[float] = self.loop.run(steps)
+            self.loops[requests] = Loop(Scheduled() if requests else OnMuster())
+        times: list[float] = self.loops[requests].run(steps)
         return times
 
     def close(self) -> None:

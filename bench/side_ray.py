@@ -38,7 +38,7 @@ class Ray:
         self.actors: list[Any] = []
         self.cluster: Cluster | None = None
         self.watch: DeathWatch | None = None
-        self.loop: Any = None
+        self.loops: dict[bool, Any] = {}
         self.remote_worker: Any = ray.remote(num_cpus=0)(NodeWorker)
         self.remote_numpy_worker: Any = ray.remote(num_cpus=0)(NumpyWorker)
 
@@ -218,13 +218,15 @@ class Ray:
             return (failed_ns - self.watch.died_ns()) / 1e9
         raise AssertionError("the call of a killed actor has returned")
 
-    def grpo(self, steps: int) -> list[float]:
-        if self.loop is None:
+    def grpo(self, steps: int, requests: bool) -> list[float]:
+        if requests not in self.loops:
             from grpo_hosts import OnRay
             from grpo_loop import Loop
+            from grpo_requests import RequestsOnRay
 
-            self.loop = Loop(OnRay())
-        times: list[float] = self.loop.run(steps)
+            hosts = RequestsOnRay("engine") if requests else OnRay()
+            self.loops[requests] = Loop(hosts)
+        times: list[float] = self.loops[requests].run(steps)
         return times
 
     def close(self) -> None:

@@ -67,10 +67,12 @@ def test_a_group_and_its_workers(make: Make) -> None:
 
 
 def test_groups_come_from_the_same_interpreter(make: Make) -> None:
-    """Though each has a prefix of its own in the environment: modules are imported once."""
+    """Though each has a prefix and a size of its own in the environment: modules are
+    imported once."""
     parents = set()
-    for _ in range(2):
-        group = make(verl.RayClassWithInitArgs(verl.remote(Actor), scale=3))
+    for ranks in (1, 2):
+        made = verl.RayClassWithInitArgs(verl.remote(Actor), scale=3)
+        group = make(made, pool=ranks)
         parents |= {parent_of(pid) for pid in group._cluster.pids}
     assert len(parents) == 1
 

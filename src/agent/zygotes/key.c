@@ -25,6 +25,7 @@ static const char *const not_counted[] = {
     "WORKER_NAME",
     "WG_PREFIX", /* verl's groups: another one each time */
     "WG_BACKEND",
+    "RAY_LOCAL_WORLD_SIZE", /* and another size */
     "MUSTER_LOCAL_RANK",
     "MUSTER_DEVICE_VARIABLE",
     "MUSTER_VISIBLE_DEVICES",
