@@ -2,7 +2,6 @@
 #include "store.h"
 
 #include "base/clock.h"
-#include "base/limits.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,8 +3,6 @@
 
 #include "base/limits.h"
 
-#include <errno.h>
-
 struct fan {
     struct peer *peer;
     int op;

@@ -7,7 +7,6 @@
 #include "core.h"
 #include "message.h"
 
-#include "base/clock.h"
 #include "head/rest/message_json.h"
 #include "session/jobs_elsewhere.h"
 

@@ -3,13 +3,11 @@
  * A pickle without buffers is a payload as it is (MS_CODEC_PICKLE); one with buffers, or
  * with parts in a store, is laid out by stored.c.
  */
-#include "store/payload.h"
 #include "store.h"
 
 #include "base/cleanup.h"
 #include "wire/frame.h"
 
-#include <endian.h>
 #include <string.h>
 
 enum { PLAIN_MAX = 64, PLAIN_DEPTH = 4 };

@@ -3,11 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "store/payload.h"
 #include "wire/frame.h"
 
-#include <errno.h>
 #include <string.h>
 
 enum { INLINE_IOV_MAX = 16 };

@@ -15,8 +15,8 @@ from muster._cluster.role import roles
 from muster._data import plain, serialize
 from muster._data.rows import each, same
 from muster._data.store import Ref, empty, put, site, store_stats, stored_objects
+from muster._session.collective import CollectiveGroup, barrier, collective_group
 from muster._session.nodes import Node
-from muster._session.rendezvous import CollectiveGroup, barrier, collective_group
 from muster._session.reservation import LentPiece, Reservation, reservation, reserve
 from muster._worker.engines import register_mesh, worker_config
 from muster.api import *

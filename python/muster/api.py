@@ -16,7 +16,7 @@ from muster._arguments import options_checked
 from muster._session import launch as _launch
 from muster._session import options as _options
 from muster._session import package as _package
-from muster._session import torchrun
+from muster._session import under_torchrun
 from muster._session.logs import LogPump
 from muster._session.nodes import Node, NodeWatch, by_name, wait_for
 from muster._session.programs import find_executable, interpreter, session_env
@@ -365,7 +365,7 @@ def init(
 
 def _publish(launch: _launch.Launch, timeout: float) -> None:
     at = session().head.request("status", {}, timeout)["addresses"]
-    torchrun.publish(launch.host, launch.port, ",".join(at), timeout)
+    under_torchrun.publish(launch.host, launch.port, ",".join(at), timeout)
 
 
 def _tell_what_is_used(dropped: str, address: str) -> None:

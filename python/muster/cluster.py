@@ -22,8 +22,8 @@ from muster._cluster.spec import (
 )
 from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
+from muster._session.collective import barrier
 from muster._session.package import send_again
-from muster._session.rendezvous import barrier
 from muster.config import WorkerConfig, fields_known, given_names, mesh_sizes
 from muster.errors import ClusterError, DeadlineExceeded, RemoteError, refused
 from muster.resources import ResourceManager

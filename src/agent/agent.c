@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <time.h>
 
 /* ---- what it sends ---------------------------------------------------------------- */
 

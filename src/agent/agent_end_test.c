@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/limits.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -5,7 +5,6 @@
 #include "base/limits.h"
 #include "io/tree.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,7 +1,6 @@
 /* Workers beside workers: asked for by the head, and by a worker itself, which is this
  * program, run with "as-worker" and the command line that it wants beside it. */
 #include "agent/fake_head.h"
-#include "base/clock.h"
 #include "wire/link/link.h"
 
 #include <setjmp.h>

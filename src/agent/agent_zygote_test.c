@@ -3,12 +3,9 @@
 #include "agent/fake_head.h"
 #include "agent/fake_python.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/limits.h"
-#include "io/proc.h"
 #include "wire/link/link.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>

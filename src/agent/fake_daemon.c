@@ -1,11 +1,9 @@
 #include "agent/fake_daemon.h"
 #include "agent/agent.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "io/tcp.h"
 #include "resource/shape.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>

@@ -5,7 +5,6 @@
 #include "io/sock.h"
 #include "resource/shape.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

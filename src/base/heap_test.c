@@ -1,5 +1,4 @@
 #include "base/heap.h"
-#include "base/limits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

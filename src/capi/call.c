@@ -1,7 +1,6 @@
 /* call.c - calls to workers, to one or to many */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "capi/capi.h"
 #include "plain/value.h"
 

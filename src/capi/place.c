@@ -1,9 +1,7 @@
 /* place.c - resources: the nodes of a session and what they have */
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "capi/capi.h"
 
-#include <errno.h>
 #include <string.h>
 
 static void set_limit(Muster__Scope *scope, int32_t num_gpus_per_node)

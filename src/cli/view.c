@@ -2,7 +2,6 @@
 #include "cli/view.h"
 #include "base/cleanup.h"
 #include "cli/activity.h"
-#include "cli/selector.h"
 #include "resource/amount.h"
 #include "resource/mapping.h"
 

@@ -8,7 +8,6 @@
 #include "head/nodes/test_agents.h"
 #include "head/test_ops.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>

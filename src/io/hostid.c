@@ -1,6 +1,5 @@
 /* hostid.c - this host, as others know it: its id, and its addresses */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "io/tcp.h"
 
 #include <arpa/inet.h>

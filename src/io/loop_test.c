@@ -2,12 +2,10 @@
 #include "base/clock.h"
 #include "io/loop.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 

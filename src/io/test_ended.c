@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdint.h>
 
 #include <cmocka.h>
 

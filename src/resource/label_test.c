@@ -1,6 +1,5 @@
 #include "resource/label.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include <cmocka.h>

@@ -2,7 +2,6 @@
 #include "store/test_rig.h"
 
 #include "base/cleanup.h"
-#include "base/limits.h"
 #include "store/client/state.h"
 #include "store/server/state.h"
 

@@ -1,5 +1,4 @@
 /* Answers that nobody wants any more: what they grant is given back, once. */
-#include "base/limits.h"
 #include "wire/client/client_impl.h"
 #include "wire/server/server_impl.h"
 #include "wire/test_rig.h"

@@ -1,11 +1,7 @@
 /* A busy engine: what is cancelled, what expires, and who answers meanwhile. */
-#include "base/limits.h"
 #include "wire/client/blocking_call.h"
-#include "wire/server/server_impl.h"
 #include "wire/test_raw.h"
 
-#include <sched.h>
-#include <stdio.h>
 #include <unistd.h>
 
 /* The engine is in "hold". */

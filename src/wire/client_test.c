@@ -1,11 +1,9 @@
 /* When nobody answers: deaths, exits that are told, strangers, no descriptors. */
-#include "base/limits.h"
 #include "io/sock.h"
 #include "wire/client/client.h"
 #include "wire/client/client_impl.h"
 #include "wire/test_rig.h"
 
-#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

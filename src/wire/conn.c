@@ -3,7 +3,6 @@
 #include "base/name.h"
 #include "wire/conn_impl.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>

@@ -1,6 +1,5 @@
 /* DATA: lent by one side, put in its place by the other. */
 #include "base/cleanup.h"
-#include "base/limits.h"
 #include "io/tcp.h"
 #include "wire/conn.h"
 #include "wire/test_pipe.h"

@@ -1,6 +1,5 @@
 /* dial_test.c - links that are dialled: where to, with what secret, how long */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "io/sock.h"
 #include "io/tcp.h"
 #include "wire/link/test_site.h"

@@ -1,5 +1,4 @@
 /* Calls over TCP and TLS, through a network that breaks. */
-#include "base/name.h"
 #include "io/sock.h"
 #include "io/tcp.h"
 #include "wire/client/client_impl.h"

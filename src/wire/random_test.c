@@ -5,8 +5,6 @@
 #include "wire/test_pipe.h"
 #include "wire/test_raw.h"
 
-#include <stdlib.h>
-
 enum {
     FRAMES_CONN = 950000,  /* to a connection, in memory */
     FRAMES_SERVER = 50000, /* to a server, by somebody who knows the secret */

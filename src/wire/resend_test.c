@@ -4,8 +4,6 @@
 #include "wire/server/server_impl.h"
 #include "wire/test_raw.h"
 
-#include <stdio.h>
-
 enum { CALLS = 300 };
 
 /* ---- a client whose connection breaks -------------------------------------------- */

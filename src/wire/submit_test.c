@@ -1,5 +1,4 @@
 /* Requests that came by another way than a connection. */
-#include "wire/server/server_impl.h"
 #include "wire/test_rig.h"
 
 enum { MANY = 8 };

@@ -4,7 +4,6 @@
 #include "worker/debug.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct ms_debug *debug_of(PyObject *self)

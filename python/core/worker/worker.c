@@ -5,7 +5,6 @@
 
 #include "worker/stack.h"
 
-#include <errno.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 

@@ -13,7 +13,6 @@
 #include "worker/stack.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 enum {
     BIG = 96 << 10, /* below what malloc asks the kernel for by itself */

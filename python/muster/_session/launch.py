@@ -3,7 +3,7 @@
 # RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who a process is, where WORLD_SIZE
 # counts nodes: one process on each. Rank 0 hosts the head at MASTER_ADDR:MASTER_PORT;
 # the others lend their machine to it and end with the job. torchrun also says which node
-# a process is on and has a store of its own at that port: see torchrun.py.
+# a process is on and has a store of its own at that port: see under_torchrun.py.
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections import namedtuple
 from time import monotonic
 
 from muster import _core
-from muster._session import torchrun
+from muster._session import under_torchrun
 from muster.errors import MusterError
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def find(environ: Mapping[str, str]) -> Launch | None:
     """What the environment says; None: this process was started alone."""
     if _INSIDE in environ or not all(environ.get(name) for name in _NAMES):
         return None
-    by_torchrun = torchrun.has_started(environ)
+    by_torchrun = under_torchrun.has_started(environ)
     names = ("GROUP_RANK", "GROUP_WORLD_SIZE") if by_torchrun else _NAMES[:2]
     rank, world_size = (_number(environ, name) for name in names)
     port = _number(environ, "MASTER_PORT")
@@ -74,7 +74,7 @@ def find(environ: Mapping[str, str]) -> Launch | None:
         for c in environ.get("WORKER_ID") or f"node{rank}"
     )
     where = (environ["MASTER_ADDR"], port, name[: _core.NAME_MAX], local_rank)
-    return Launch(rank, world_size, *where, torchrun.has_store(environ))
+    return Launch(rank, world_size, *where, under_torchrun.has_store(environ))
 
 
 def _number(environ: Mapping[str, str], name: str, default: int = 0) -> int:
@@ -181,7 +181,7 @@ def lend(
     head = launch.address
     if launch.store:
         begun = monotonic()
-        head = torchrun.find_head(launch.host, launch.port, timeout)
+        head = under_torchrun.find_head(launch.host, launch.port, timeout)
         timeout -= monotonic() - begun
     command = [agent, "agent", "--head", head]
     command += ["--secret-file", secret_file, "--node-name", launch.name]

@@ -3,7 +3,6 @@
 #include "io/tree.h"
 #include "resource/shape.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

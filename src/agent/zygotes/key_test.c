@@ -1,6 +1,5 @@
 #include "agent/zygotes/key.h"
 #include "base/cleanup.h"
-#include "resource/shape.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

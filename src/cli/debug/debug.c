@@ -1,7 +1,6 @@
 /* debug.c - `muster debug`: who waits at a breakpoint, and attaching to one */
 #include "cli/debug/debug.h"
 #include "base/cleanup.h"
-#include "base/proto.h"
 #include "cli/out.h"
 #include "cli/selector.h"
 #include "wire/client/blocking_call.h"

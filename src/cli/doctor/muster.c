@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
 #include "cli/out.h"
-#include "io/session/kept.h"
+#include "io/session/log_limits.h"
 #include "io/session/session.h"
 #include "io/spawn.h"
 #include "io/tree.h"
@@ -77,18 +77,18 @@ static void check_logs(struct ms_finding *f)
 {
     MS_CLEANUP(ms_cleanup_free) struct ms_session *all = NULL;
     int count = ms_session_list(&all, NULL);
-    struct ms_kept limits, sum;
+    struct ms_log_limits limits, sum;
     char age[24];
 
-    ms_kept_init(&limits);
-    sum = (struct ms_kept){
+    ms_log_limits_init(&limits);
+    sum = (struct ms_log_limits){
         .count_max = UINT64_MAX, .size_max = UINT64_MAX, .age_max_ns = MS_NEVER};
     for (int i = 0; i < count; i++) {
         MS_CLEANUP(ms_cleanup_fd)
         int dir = all[i].alive ? -1 : ms_tree_open(AT_FDCWD, all[i].dir);
 
         if (dir >= 0)
-            ms_kept_take_logs(&sum, dir);
+            ms_log_limits_take_dir(&sum, dir);
     }
     if (limits.not_known)
         ms_finding_set(f,

@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/timestamp.h"
 #include "cli/logs/tail.h"
-#include "cli/out.h"
 #include "io/tree.h"
 
 #include <ctype.h>

@@ -1,6 +1,5 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/proto.h"
 #include "cli/top/frame.h"
 
 #include <setjmp.h>

@@ -1,7 +1,6 @@
 /* control.c - the head's server: requests of tools, links of agents and drivers */
 #include "head/daemon/control.h"
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "base/proto.h"
 #include "head/head_impl.h"
 #include "head/ops/answer.h"

@@ -1,6 +1,5 @@
 /* hello.c - links of peers that have not yet said who they are, and their welcome */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "base/proto.h"
 #include "head/daemon/control.h"
 #include "head/drivers/driver.h"

@@ -1,7 +1,6 @@
 /* serve.c - a head that others dial, as a daemon */
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "base/proto.h"
 #include "head/daemon/control.h"
 #include "head/fleet/fleet.h"

@@ -1,17 +1,12 @@
 /* serve_break_test.c - a daemon head that is started again, and links to it that break */
-#include "base/cleanup.h"
 #include "head/head_impl.h"
 #include "head/nodes/test_agents.h"
 #include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_serve.h"
-#include "io/tree.h"
 #include "wire/test_proxy.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
-#include <sys/inotify.h>
 
 /* A way to the head that can be broken. */
 static void break_point(struct proxy *p)

@@ -11,7 +11,6 @@
 #include "wire/link/link.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

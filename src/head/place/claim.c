@@ -5,7 +5,6 @@
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/place/place_impl.h"
-#include "resource/mapping.h"
 
 #include <errno.h>
 #include <stdlib.h>

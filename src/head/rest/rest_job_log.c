@@ -6,8 +6,6 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/proto.h"
 #include "base/timestamp.h"
 #include "head/head_impl.h"
 #include "head/ops/request.h"

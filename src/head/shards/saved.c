@@ -1,5 +1,4 @@
 /* saved.c - the positions of all queues of a job: saved for a checkpoint, and restored */
-#include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "head/head_impl.h"
@@ -7,7 +6,6 @@
 #include "head/shards/shards_impl.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- saving ------------------------------------------------------------------------ */

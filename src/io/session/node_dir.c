@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/name.h"
-#include "io/session/kept.h"
+#include "io/session/log_limits.h"
 #include "io/session/root.h"
 #include "io/tree.h"
 
@@ -104,7 +104,7 @@ static int fill(int root, const char *name)
     if (lock < 0)
         return lock;
     ms_session_empty(dir);
-    ms_kept_sweep_logs(dir);
+    ms_log_limits_sweep(dir);
     rc = make_folder(dir, "logs");
     if (rc == 0)
         rc = make_folder(dir, "w");
@@ -164,22 +164,23 @@ static void remove_job(int root, const char *name)
         ms_tree_remove(root, swept);
 }
 
-static void sweep_job(int root, const char *name, struct ms_kept *kept)
+static void sweep_job(int root, const char *name, struct ms_log_limits *kept)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
     MS_CLEANUP(ms_cleanup_fd)
     int lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_EX);
 
-    if (lock >= 0 && is_still_there(root, name, dir) && !ms_kept_take_logs(kept, dir))
+    if (lock >= 0 && is_still_there(root, name, dir) &&
+        !ms_log_limits_take_dir(kept, dir))
         remove_job(root, name);
 }
 
 static void sweep(int root)
 {
     struct job_dirs d = {0};
-    struct ms_kept kept;
+    struct ms_log_limits kept;
 
-    ms_kept_init(&kept);
+    ms_log_limits_init(&kept);
     if (ms_tree_each(root, add_job, &d) == 0 && d.count) {
         qsort(d.at, d.count, sizeof *d.at, newer_first);
         for (size_t i = 0; i < d.count; i++)

@@ -7,7 +7,7 @@
  *   logs/  as in a session's folder; stays
  *
  * A name that is too long for the paths of sockets is cut, and ends with a number that
- * belongs to the whole. Of jobs that have ended logs stay as of sessions (kept.h). An agent of
+ * belongs to the whole. Of jobs that have ended logs stay as of sessions (log_limits.h). An agent of
  * the same name finds its folder again and goes on in the same logs; those of drivers before
  * that are too big together or too old go when it starts.
  */

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "io/session/kept.h"
+#include "io/session/log_limits.h"
 #include "io/session/root.h"
 #include "io/tree.h"
 
@@ -51,7 +51,7 @@ static int sweep_unfinished(void *arg, int root, const char *name)
 
 /* Nobody can come to hold a lock that was free: a session appears with it held. So what
  * is taken here is dead, and another sweeper passes by. */
-static void sweep_session(int root, const char *name, struct ms_kept *kept)
+static void sweep_session(int root, const char *name, struct ms_log_limits *kept)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
     MS_CLEANUP(ms_cleanup_fd)
@@ -60,7 +60,7 @@ static void sweep_session(int root, const char *name, struct ms_kept *kept)
     if (dir < 0 || (lock < 0 && lock != -ENOENT))
         return;
     ms_session_clear(root, dir, name);
-    if (!ms_kept_take_logs(kept, dir)) { /* another may have its name by now */
+    if (!ms_log_limits_take_dir(kept, dir)) { /* another may have its name by now */
         ms_tree_remove(dir, "logs");
         unlinkat(root, name, AT_REMOVEDIR);
     }
@@ -69,9 +69,9 @@ static void sweep_session(int root, const char *name, struct ms_kept *kept)
 static void sweep(int root)
 {
     MS_CLEANUP(ms_session_names_finish) struct ms_session_names n;
-    struct ms_kept kept;
+    struct ms_log_limits kept;
 
-    ms_kept_init(&kept);
+    ms_log_limits_init(&kept);
     ms_tree_each(root, sweep_unfinished, NULL);
     if (ms_session_names_init(&n, root) < 0)
         return;

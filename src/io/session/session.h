@@ -45,7 +45,7 @@ int ms_session_root(char out[MS_SESSION_DIR_MAX], struct ms_error *err);
 
 /* A new session with a secret that others have too; NULL: a fresh one. *lock_fd is the held
  * lock. First every session that nobody holds is removed, and those of their logs that
- * are too many, too big or too old (kept.h). */
+ * are too many, too big or too old (log_limits.h). */
 int ms_session_create(struct ms_session *s,
                       const uint8_t *secret,
                       int *lock_fd,

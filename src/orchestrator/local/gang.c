@@ -129,10 +129,10 @@ static void place(struct gang *g)
     }
     g->is_placed = true;
     /* the next controller looks for what it finds written down without a process */
-    rc = ms_kept_write(l, &g->why);
+    rc = ms_gang_file_write(l, &g->why);
     ms_list_each (p, &g->parts, struct part, link)
         ms_part_start(p, rc < 0 ? &g->why : NULL);
-    ms_kept_write(l, NULL);
+    ms_gang_file_write(l, NULL);
 }
 
 void ms_gangs_place(struct local *l)

@@ -5,7 +5,6 @@
 #include "orchestrator/local/local_impl.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@ static void stop(struct ms_orch_op *op)
         for (size_t i = 0; i < g->pieces.count; i++)
             if (is_named(op, g, i))
                 ms_gang_release(g, g->first + (uint32_t)i);
-    ms_kept_write(local_of(op), NULL);
+    ms_gang_file_write(local_of(op), NULL);
     ms_controller_wake(op->controller);
 }
 
@@ -63,7 +62,7 @@ static void clear(struct ms_orch_op *op)
     ms_list_each (g, &local_of(op)->gangs, struct gang, link)
         if (strcmp(g->key, op->key) == 0 && g->left == 0 && !has_living(g))
             ms_gang_destroy(g);
-    ms_kept_write(local_of(op), NULL);
+    ms_gang_file_write(local_of(op), NULL);
     ms_controller_wake(op->controller); /* who waits for the key */
     ms_op_stopped(op);
 }
@@ -104,7 +103,7 @@ static bool is_kept(struct ms_orch_op *op)
     struct local *l = local_of(op);
     struct ms_error why = {0};
 
-    if (!l->is_unkept || ms_kept_write(l, &why) == 0)
+    if (!l->is_unkept || ms_gang_file_write(l, &why) == 0)
         return true;
     why.code = -EAGAIN;
     ms_op_fail(op, &why);
@@ -283,7 +282,7 @@ static int init(struct local *l, const struct ms_local_options *o, struct ms_err
     }
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot make the orchestrator");
-    return l->state_path ? ms_kept_read(l, err) : 0;
+    return l->state_path ? ms_gang_file_read(l, err) : 0;
 }
 
 struct ms_orchestrator *ms_orchestrator_local(const struct ms_local_options *o,

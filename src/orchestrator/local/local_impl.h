@@ -3,7 +3,7 @@
  * local.c   the orchestrator, and the engine of its operations (op.h)
  * gang.c    pieces that were asked for together: waiting, placed, released
  * part.c    the agent of a gang on one node
- * kept.c    what is lent, in a file for the next controller
+ * gang_file.c    what is lent, in a file for the next controller
  *
  * Whatever happens to gangs and agents wakes the controller, and each operation sees for
  * itself whether it has got what it wanted.
@@ -14,7 +14,6 @@
 #include "agent/machine/cgroup.h"
 #include "io/supervised.h"
 #include "orchestrator/local/agent_process.h"
-#include "orchestrator/local/local.h"
 #include "orchestrator/op.h"
 #include "orchestrator/whole_nodes.h"
 
@@ -25,7 +24,7 @@ struct local {
     char ***prefixes;            /* of each node; an element may be NULL */
     char **avoided;              /* of each node: why; NULL: it is not */
     char *agent_path, *log_dir, *agent_prefix;
-    char *state_path; /* kept.c; NULL: nothing outlives us */
+    char *state_path; /* gang_file.c; NULL: nothing outlives us */
     bool is_unkept;   /* the file is not what it should be: it could not be written */
     pid_t end_with;
     int64_t grace_ns;
@@ -90,11 +89,11 @@ void ms_part_destroy(struct part *p);
 /* Of a controller before: this process, or with 0 none. It has ended then. */
 void ms_part_adopt(struct part *p, pid_t pid);
 
-/* ---- kept.c ------------------------------------------------------------------------ */
+/* ---- gang_file.c ------------------------------------------------------------------- */
 
 /* All that is lent is in the file; without a file it is 0. A negative errno. */
-int ms_kept_write(struct local *l, struct ms_error *err);
+int ms_gang_file_write(struct local *l, struct ms_error *err);
 /* Once, at the beginning: gangs of the controller before. -EBADMSG, -ENOMEM. */
-int ms_kept_read(struct local *l, struct ms_error *err);
+int ms_gang_file_read(struct local *l, struct ms_error *err);
 
 #endif

@@ -74,7 +74,7 @@ static void on_ended(void *arg, const struct ms_process_end *end)
              log_dir && !p->is_stopping ? p->name : "",
              log_dir && !p->is_stopping ? ".log" : "");
     has_ended(p, cause_of(p, end), end->code, detail);
-    ms_kept_write(p->gang->local, NULL);
+    ms_gang_file_write(p->gang->local, NULL);
 }
 
 static void on_ready(void *arg)

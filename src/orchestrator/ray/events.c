@@ -2,7 +2,6 @@
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DEVICES_MAX = 1024 };

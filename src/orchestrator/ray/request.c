@@ -5,7 +5,6 @@
 #include "orchestrator/ray/job/job.h"
 #include "orchestrator/ray/ray_impl.h"
 
-#include <errno.h>
 #include <openssl/crypto.h>
 #include <string.h>
 

@@ -1,7 +1,5 @@
 #include "store/server/space.h"
 
-#include "base/cleanup.h"
-
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

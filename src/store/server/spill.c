@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 /* Where the bytes of an object are, and who wants them back. */
 struct ms_spilled {

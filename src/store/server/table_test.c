@@ -1,6 +1,5 @@
 #include "store/server/table.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* inbox.c - completions of calls, for event loops, and the connections that they come over */
 #include "base/clock.h"
-#include "io/sock.h"
 #include "wire/client/client_impl.h"
 
 #include <errno.h>

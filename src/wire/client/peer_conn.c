@@ -1,7 +1,6 @@
 /* peer_conn.c - a peer's connection: sending, losing it, and the peer's death */
 #include "base/buf.h"
 #include "base/clock.h"
-#include "io/sock.h"
 #include "wire/client/client_impl.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* peer_connect.c - making a peer's connection, again and again: over a new one open calls are
  * attached or sent again */
 #include "base/clock.h"
-#include "io/sock.h"
 #include "wire/client/client_impl.h"
 
 #include <assert.h>

@@ -2,7 +2,6 @@
 #include "wire/link/link.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/proto.h"
 #include "io/sock.h"
 #include "wire/link/link_impl.h"

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "wire/link/link_impl.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "proto/muster.pb-c.h"
 #include "wire/link/requests.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,5 @@
 /* silence_test.c - a link's end, and the other side's silence */
 #include "base/limits.h"
-#include "io/tcp.h"
 #include "wire/link/test_site.h"
 #include "wire/test_proxy.h"
 

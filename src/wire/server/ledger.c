@@ -3,8 +3,6 @@
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
-#include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* reply.c - replies: sent, kept until acknowledged, dropped */
-#include "base/clock.h"
 #include "base/proto.h"
 #include "wire/server/server_impl.h"
 

@@ -1,14 +1,12 @@
 /* server_conn.c - one connection of a server: its first byte, handshake, messages, end. A
  * unix socket is for our handshake alone; on TCP the first byte tells what it will be, and is
  * only peeked at: its protocol reads it. */
-#include "base/clock.h"
 #include "base/name.h"
 #include "io/tcp.h"
 #include "wire/link/link.h"
 #include "wire/server/server_impl.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

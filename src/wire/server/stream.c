@@ -7,7 +7,6 @@
  * is, and a break ends that stream. */
 #include "wire/server/server_impl.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* submit.c - requests for the engine that came by another way than a connection */
-#include "base/clock.h"
 #include "wire/server/server_impl.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* tls_library.c - what is asked of the TLS library, and the buffers below it: it reads
  * from the feed and writes to `out`, and never sees the socket. */
-#include "base/limits.h"
 #include "wire/transport/tls_impl.h"
 
 #include <assert.h>

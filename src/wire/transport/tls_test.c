@@ -10,7 +10,6 @@
 // clang-format on
 
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
 #include <pthread.h>

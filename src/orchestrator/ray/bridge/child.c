@@ -4,7 +4,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/env.h"
 #include "io/spawn.h"
 #include "orchestrator/ray/job/python.h"
 

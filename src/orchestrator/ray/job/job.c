@@ -2,7 +2,6 @@
 #include "orchestrator/ray/job/job.h"
 
 #include "base/clock.h"
-#include "base/env.h"
 #include "io/json.h"
 #include "orchestrator/ray/bridge/child.h"
 #include "orchestrator/ray/job/python.h"

@@ -4,7 +4,6 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "io/session/kept.h"
+#include "io/session/log_limits.h"
 #include "io/tree.h"
 
 #include <fcntl.h>
@@ -60,10 +60,10 @@ static bool is_there(const char *name)
 
 static void test_limits(void **state)
 {
-    struct ms_kept k;
+    struct ms_log_limits k;
 
     (void)state;
-    ms_kept_init(&k);
+    ms_log_limits_init(&k);
     assert_int_equal(k.count_max, MS_SESSIONS_KEPT);
     assert_int_equal(k.size_max, MS_SESSIONS_KEPT_SIZE);
     assert_int_equal(k.age_max_ns, MS_SESSIONS_KEPT_AGE_NS);
@@ -71,61 +71,61 @@ static void test_limits(void **state)
     setenv("MUSTER_LOGS_KEPT", "3", 1);
     setenv("MUSTER_LOGS_KEPT_SIZE", "1MiB", 1);
     setenv("MUSTER_LOGS_KEPT_AGE", "2d12h", 1);
-    ms_kept_init(&k);
+    ms_log_limits_init(&k);
     assert_int_equal(k.count_max, 3);
     assert_int_equal(k.size_max, 1 << 20);
     assert_int_equal(k.age_max_ns, 60 * 3600 * MS_NS_PER_S);
     setenv("MUSTER_LOGS_KEPT_SIZE", "much", 1);
-    ms_kept_init(&k);
+    ms_log_limits_init(&k);
     assert_int_equal(k.size_max, MS_SESSIONS_KEPT_SIZE);
     assert_string_equal(k.not_known, "MUSTER_LOGS_KEPT_SIZE");
 }
 
 static void test_count_size_and_age(void **state)
 {
-    struct ms_kept k = {.count_max = 3, .size_max = 100, .age_max_ns = 50};
+    struct ms_log_limits k = {.count_max = 3, .size_max = 100, .age_max_ns = 50};
 
     (void)state;
-    assert_true(ms_kept_take(&k, 1000, 10)); /* the newest, whatever its size */
-    assert_false(ms_kept_take(&k, 1, 10));
-    k = (struct ms_kept){.count_max = 3, .size_max = 100, .age_max_ns = 50};
-    assert_false(ms_kept_take(&k, 1, 51));
-    assert_true(ms_kept_take(&k, 60, 10));
-    assert_false(ms_kept_take(&k, 41, 20));
-    assert_true(ms_kept_take(&k, 40, 50));
-    assert_true(ms_kept_take(&k, 0, 50));
-    assert_false(ms_kept_take(&k, 0, 50));
+    assert_true(ms_log_limits_take(&k, 1000, 10)); /* the newest, whatever its size */
+    assert_false(ms_log_limits_take(&k, 1, 10));
+    k = (struct ms_log_limits){.count_max = 3, .size_max = 100, .age_max_ns = 50};
+    assert_false(ms_log_limits_take(&k, 1, 51));
+    assert_true(ms_log_limits_take(&k, 60, 10));
+    assert_false(ms_log_limits_take(&k, 41, 20));
+    assert_true(ms_log_limits_take(&k, 40, 50));
+    assert_true(ms_log_limits_take(&k, 0, 50));
+    assert_false(ms_log_limits_take(&k, 0, 50));
 }
 
 static void test_a_folder_is_as_old_as_its_last_line(void **state)
 {
-    struct ms_kept k = {
+    struct ms_log_limits k = {
         .count_max = 9, .size_max = 999, .age_max_ns = 100 * MS_NS_PER_S};
 
     (void)state;
-    assert_false(ms_kept_take_logs(&k, dir)); /* nothing is in it */
+    assert_false(ms_log_limits_take_dir(&k, dir)); /* nothing is in it */
     put("a-0.log", 500, 1000);
-    assert_false(ms_kept_take_logs(&k, dir));
+    assert_false(ms_log_limits_take_dir(&k, dir));
     put("a-1.log", 100, 10);
-    assert_true(ms_kept_take_logs(&k, dir));
+    assert_true(ms_log_limits_take_dir(&k, dir));
     assert_int_equal(k.count, 1);
     assert_int_equal(k.size, 600);
-    assert_false(ms_kept_take_logs(&k, dir)); /* as if another had as much */
+    assert_false(ms_log_limits_take_dir(&k, dir)); /* as if another had as much */
 }
 
 static void test_what_was_measured_is_remembered(void **state)
 {
-    struct ms_kept k;
+    struct ms_log_limits k;
 
     (void)state;
-    ms_kept_init(&k);
+    ms_log_limits_init(&k);
     put("a-0.log", 500, 10);
-    assert_true(ms_kept_take_logs(&k, dir));
+    assert_true(ms_log_limits_take_dir(&k, dir));
     put("a-1.log", 100, 10); /* which nobody does in a session that has ended */
-    assert_true(ms_kept_take_logs(&k, dir));
+    assert_true(ms_log_limits_take_dir(&k, dir));
     assert_int_equal(k.size, 1000);
-    ms_kept_sweep_logs(dir); /* used again */
-    assert_true(ms_kept_take_logs(&k, dir));
+    ms_log_limits_sweep(dir); /* used again */
+    assert_true(ms_log_limits_take_dir(&k, dir));
     assert_int_equal(k.size, 1600);
 }
 
@@ -140,7 +140,7 @@ static void test_files_of_a_folder_that_stays(void **state)
     put("too-much.log", 400, 30);
     put("small.log", 100, 40);
     put("old.log", 1, 4000);
-    ms_kept_sweep_logs(dir);
+    ms_log_limits_sweep(dir);
     assert_true(is_there("newest.log"));
     assert_true(is_there("older.log"));
     assert_false(is_there("too-much.log"));

@@ -1,4 +1,4 @@
-/* kept.c - what is lent, in a file, so that the next controller has it and its agents */
+/* gang_file.c - what is lent, in a file, so that the next controller has it and its agents */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
@@ -116,7 +116,7 @@ static int remove_file(const char *path, struct ms_error *err)
     return 0;
 }
 
-int ms_kept_write(struct local *l, struct ms_error *err)
+int ms_gang_file_write(struct local *l, struct ms_error *err)
 {
     Muster__LocalGangs *m;
     MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
@@ -359,7 +359,7 @@ static int damaged(const struct local *l, struct ms_error *err)
                         l->state_path);
 }
 
-int ms_kept_read(struct local *l, struct ms_error *err)
+int ms_gang_file_read(struct local *l, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_fd)
     int fd = open(l->state_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

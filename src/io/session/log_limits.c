@@ -1,5 +1,5 @@
-/* kept.c - measures logs of what has ended, and says which of them stay */
-#include "io/session/kept.h"
+/* log_limits.c - measures logs of what has ended, and says which of them stay */
+#include "io/session/log_limits.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -43,7 +43,7 @@ static int read_age(const char *text, void *out)
     return ms_duration_parse(text, out);
 }
 
-void ms_kept_init(struct ms_kept *k)
+void ms_log_limits_init(struct ms_log_limits *k)
 {
     const struct {
         const char *name;
@@ -53,10 +53,10 @@ void ms_kept_init(struct ms_kept *k)
                      {"MUSTER_LOGS_KEPT_SIZE", read_size, &k->size_max},
                      {"MUSTER_LOGS_KEPT_AGE", read_age, &k->age_max_ns}};
 
-    *k = (struct ms_kept){.count_max = MS_SESSIONS_KEPT,
-                          .size_max = MS_SESSIONS_KEPT_SIZE,
-                          .age_max_ns = MS_SESSIONS_KEPT_AGE_NS,
-                          .remembers = true};
+    *k = (struct ms_log_limits){.count_max = MS_SESSIONS_KEPT,
+                                .size_max = MS_SESSIONS_KEPT_SIZE,
+                                .age_max_ns = MS_SESSIONS_KEPT_AGE_NS,
+                                .remembers = true};
     for (size_t i = 0; i < MS_COUNT(variables); i++) {
         const char *text = getenv(variables[i].name);
 
@@ -65,7 +65,7 @@ void ms_kept_init(struct ms_kept *k)
     }
 }
 
-bool ms_kept_take(struct ms_kept *k, uint64_t size, int64_t age_ns)
+bool ms_log_limits_take(struct ms_log_limits *k, uint64_t size, int64_t age_ns)
 {
     if (k->count >= k->count_max || age_ns > k->age_max_ns ||
         (k->count &&
@@ -145,7 +145,7 @@ static int measure_logs(int logs, struct measure *m)
     return rc;
 }
 
-bool ms_kept_take_logs(struct ms_kept *k, int dir)
+bool ms_log_limits_take_dir(struct ms_log_limits *k, int dir)
 {
     MS_CLEANUP(ms_cleanup_fd) int logs = ms_tree_open(dir, "logs");
     struct measure m;
@@ -160,7 +160,7 @@ bool ms_kept_take_logs(struct ms_kept *k, int dir)
         if (k->remembers && m.changed_ns)
             write_measure(logs, &m);
     }
-    return m.changed_ns && ms_kept_take(k, m.size, ms_wall_ns() - m.changed_ns);
+    return m.changed_ns && ms_log_limits_take(k, m.size, ms_wall_ns() - m.changed_ns);
 }
 
 static int newer_first(const void *a, const void *b)
@@ -171,13 +171,13 @@ static int newer_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-void ms_kept_sweep_logs(int dir)
+void ms_log_limits_sweep(int dir)
 {
     MS_CLEANUP(ms_cleanup_fd) int logs = ms_tree_open(dir, "logs");
     struct log_files files = {0};
-    struct ms_kept k;
+    struct ms_log_limits k;
 
-    ms_kept_init(&k);
+    ms_log_limits_init(&k);
     k.count_max = UINT64_MAX;
     if (logs < 0)
         return;
@@ -185,7 +185,8 @@ void ms_kept_sweep_logs(int dir)
     if (ms_tree_each(logs, add_file, &files) == 0 && files.count)
         qsort(files.at, files.count, sizeof *files.at, newer_first);
     for (size_t i = 0; i < files.count; i++)
-        if (!ms_kept_take(&k, files.at[i].size, ms_wall_ns() - files.at[i].changed_ns))
+        if (!ms_log_limits_take(
+                &k, files.at[i].size, ms_wall_ns() - files.at[i].changed_ns))
             unlinkat(logs, files.at[i].name, 0);
     free(files.at);
 }
