@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLES = {
     "file.c": {"job_fields": "", "driver_fields": "driver"},
     "file_nodes.c": {"node_fields": "node", "device_fields": "devices"},
-    "file_roles.c": {"role_fields": "role", "bundle_fields": "bundle"},
+    "file_roles.c": {"role_fields": "role"},
+    "file_bundles.c": {"bundle_fields": "bundle"},
     "file_generation.c": {"generation_fields": "generation"},
     "file_policy.c": {"check_fields": "check"},
     "file_workers.c": {"mesh_fields": "mesh"},

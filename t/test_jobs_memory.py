@@ -43,11 +43,17 @@ def limits(jobs: Jobs, rank: int) -> list[int]:  # noqa: F811
     return [int(x) // MIB for x in path.read_text().split()] if path.exists() else []
 
 
-def submit(jobs: Jobs, name: str, restart: str, count: str = "2") -> None:  # noqa: F811
+def submit(
+    jobs: Jobs,  # noqa: F811
+    name: str,
+    restart: str,
+    count: str = "2",
+    memory: str = "memory: 200MiB",
+) -> None:
     jobs.submit(
         f"name: {name}\nroles:\n"
         f'  a: {{command: [python3, hungry.py], world_size: "{count}", '
-        f"restart: {restart}, memory: 200MiB, memory_growth: 2}}\n"
+        f"restart: {restart}, {memory}, memory_growth: 2}}\n"
     )
 
 
@@ -64,6 +70,13 @@ def test_a_rank_is_replaced_with_more_memory(hungry: Jobs) -> None:
     assert ends(hungry, "big") == [("out of memory", 0)]
     assert "role a asks for 200 % of its memory" in hungry.texts("big")
     hungry.run("delete", "big")
+
+
+def test_a_rank_has_what_its_bundle_has(hungry: Jobs) -> None:
+    submit(hungry, "held", "rank", "2:3", "bundle: {memory: 200MiB}")
+    until(lambda: limits(hungry, 0) == [200, 400])
+    assert limits(hungry, 1) == [200]
+    hungry.run("delete", "held")
 
 
 def test_a_new_rank_has_as_much_as_the_role_asks_for(hungry: Jobs) -> None:

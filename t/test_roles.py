@@ -338,6 +338,24 @@ roles: {held: {world_size: 4, bundle: {GPU: 1}}}
     ]
 
 
+def test_two_roles_in_the_same_bundles(job: Job) -> None:
+    said = job.drive(
+        """
+a, b = muster.Cluster("held", Actor), muster.Cluster("mate", Actor)
+print(b.world_size, b.rank2devices == a.rank2devices, len(muster.status()["groups"]))
+a.destroy()
+print(len(muster.status()["groups"]))
+b.destroy()
+print(len(muster.status()["groups"]))
+""",
+        """
+nodes: [{name: n0, gpus: 4}]
+roles: {held: {world_size: 2, bundle: {GPU: 2}}, mate: {bundle: held}}
+""",
+    )
+    assert said == ["2 True 1", "1", "0"]
+
+
 @pytest.mark.parametrize(
     ("role", "why"),
     [

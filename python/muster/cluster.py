@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster._cluster.member import Member
-    from muster.groups import GroupPart, PlacementGroup
+    from muster.groups import GroupPart
 
 FORK_S = 600.0  # a constructor beside a worker
 
@@ -148,22 +148,17 @@ class Cluster(ClusterView):
         check_names(type(self), methods or {})
         made = (worker_cls, settings.args, settings.kwargs, settings.max_concurrency)
         step = engine_step(ENGINE, *made, mesh=settings.mesh)
-        where = resource_manager
-        if told is not None and told.has_places:
-            where = self._group = told.make_group(settings.world_size or 1)
-        elif where is None:
-            where = ResourceManager()
+        where = ResourceManager() if resource_manager is None else resource_manager
+        place = (
+            told.request(name, session, settings)
+            if told is not None and told.has_places
+            else where.request(settings)
+        )
         native = is_native(worker_cls)
         meta = ClusterMeta(native, settings.timeout, methods, settings.mesh or None)
-        try:
-            nodes = [node[0] for node in where.nodes]
-            place = where.request(settings)
-            spec = cluster_spec(name, worker_cls, settings, place, detached)
-            self._prepare(name, meta, session, nodes)
-            self._create(spec, step, wait)
-        except BaseException:
-            self._remove_group()
-            raise
+        spec = cluster_spec(name, worker_cls, settings, place, detached)
+        self._prepare(name, meta, session, [node[0] for node in where.nodes])
+        self._create(spec, step, wait)
         if blocking:
             self.wait()
 
@@ -185,7 +180,6 @@ class Cluster(ClusterView):
         self._enter(self._take_workers(status), bound)
 
     _is_maker = False
-    _group: PlacementGroup | None = None  # that was made for it alone
     _operation: _core.Operation | None = None  # its creation
 
     def _create(self, spec: dict[str, Any], step: Step, wait: float = 0.0) -> None:
@@ -237,13 +231,6 @@ class Cluster(ClusterView):
         self._peers = []
         self._members = ()
         self._first = partial(refuse_destroyed, self._name)
-        self._remove_group()
-
-    def _remove_group(self) -> None:
-        group, self._group = self._group, None
-        if group is not None:
-            with suppress(Exception):  # a head that is away gives it back with us
-                group.remove()
 
     def _give_up(self) -> None:
         owner = self._require_owner()
@@ -482,7 +469,6 @@ class Cluster(ClusterView):
         self._first = partial(refuse_destroyed, self._name)
         if self._owner.head.alive:
             self._owner.destroy_cluster(self._name, self._is_maker, first, grace)
-            self._remove_group()
         self._gone = True
 
     shutdown = destroy

@@ -76,7 +76,6 @@ class ResourceManager:
         same: str | None = None,
         labels: Mapping[str, str] | None = None,
         detached: bool = False,
-        _ends_with_cluster: bool = False,
     ) -> PlacementGroup:
         """Bundles, placed all or none: now, or within `timeout` seconds if others give back
         what it needs. `wait=False`: a group that may still be waiting. PlacementError if it
@@ -87,7 +86,6 @@ class ResourceManager:
             "bundles": bundle_messages(bundles, labels),
             "strategy": strategy,
             "detached": detached,
-            "ends_with_cluster": _ends_with_cluster,
         }
         if name:
             asked["name"] = name

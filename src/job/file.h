@@ -82,8 +82,11 @@ struct ms_job_role {
     uint64_t gpu_milli;      /* whole devices, or a share of one */
     struct ms_selector selector;
     enum ms_strategy strategy;
-    char *same;             /* a label; NULL: none */
-    struct ms_yaml_at mesh; /* while the file is read */
+    char *same; /* a label; NULL: none */
+    char *
+        shares; /* the name of the role in whose bundles its ranks stand; NULL: its own */
+    const struct ms_job_role *place; /* that role, or itself; NULL: not in bundles */
+    struct ms_yaml_at mesh;          /* while the file is read */
     json_t *told; /* all of it as the file has it, also what its workers are */
 };
 
@@ -135,6 +138,13 @@ void ms_job_finish(struct ms_job *job);
 
 /* How many ranks the role has at least: by its size, or by its devices. */
 uint32_t ms_job_role_ranks(const struct ms_job_role *r);
+/* How many bundles the group of a role has at least; 0: as many as it has ranks. */
+uint32_t ms_job_role_bundles(const struct ms_job_role *r);
+/* The group of its bundles as a cluster brings it along, under the name of the role whose
+ * bundles they are with `before` before it, each with so many bytes. To be freed with
+ * muster__place_group__free_unpacked; NULL: out of memory. */
+Muster__PlaceGroup *
+ms_job_role_group(const struct ms_job_role *r, const char *before, uint64_t memory);
 /* The controller creates it: it has a class or a command. */
 bool ms_job_role_is_ours(const struct ms_job_role *r);
 /* What an orchestrator cannot do of it: 0, or -EINVAL with the reason. */

@@ -1,4 +1,4 @@
-/* file_impl.h - readers of the keys of a job: file_nodes.c, file_roles.c, file_workers.c,
+/* file_impl.h - readers of the keys of a job: file_nodes.c, file_roles.c, file_bundles.c, file_workers.c,
  * file_policy.c, file_generation.c; private to job/ */
 #ifndef MS_JOB_FILE_IMPL_H
 #define MS_JOB_FILE_IMPL_H
@@ -13,6 +13,15 @@ ms_yaml_reader ms_job_read_generation;
 ms_yaml_reader ms_job_read_nodes;
 ms_yaml_reader ms_job_read_roles;
 void ms_job_role_finish(struct ms_job_role *r);
+
+/* file_bundles.c: struct ms_job_role; enum ms_strategy. */
+ms_yaml_reader ms_job_read_bundle;
+ms_yaml_reader ms_job_read_strategy;
+/* When all roles were read: its ranks stand in the bundles of another one, which may be. */
+int ms_job_share_bundles(struct ms_job *job,
+                         struct ms_job_role *r,
+                         struct ms_yaml_at at,
+                         struct ms_error *err);
 
 /* file_policy.c. A range: struct ms_job_range; a policy's parts: struct ms_job_policy. */
 ms_yaml_reader ms_job_read_range;

@@ -11,91 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- bundles --------------------------------------------------------------------- */
-
-static int read_strategy(struct ms_yaml_at at, void *out, struct ms_error *err)
-{
-    const char *text = ms_yaml_text(at);
-
-    return ms_yaml_blame(at, ms_strategy_parse(text ? text : "", out, err), err);
-}
-
-static int read_resources(struct ms_yaml_at map, void *out, struct ms_error *err)
-{
-    struct ms_bundle *b = &((struct ms_job_role *)out)->bundle;
-    struct ms_extra_need *extras;
-    int rc = 0;
-
-    if (!ms_yaml_is_map(map))
-        return ms_yaml_fail(map, err, "'resources' must be a map of names and numbers");
-    b->extras = extras = calloc(ms_yaml_count(map) + 1, sizeof *extras);
-    if (!extras)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
-        const char *name = ms_yaml_text(ms_yaml_key(map, i));
-        struct ms_extra_need *need = &extras[i];
-
-        rc = ms_yaml_to_amount(ms_yaml_value(map, i), &need->amount, err);
-        name = name ? name : "";
-        if (rc == 0)
-            rc = ms_yaml_blame(ms_yaml_key(map, i),
-                               ms_label_check(name, "name of a resource", err),
-                               err);
-        if (rc == 0 && !(need->name = strdup(name)))
-            rc = ms_error_set(err, -ENOMEM, "out of memory");
-        b->extra_count += rc == 0;
-    }
-    return rc;
-}
-
-static int read_labels(struct ms_yaml_at map, void *out, struct ms_error *err)
-{
-    struct ms_job_role *r = out;
-    int rc = 0;
-
-    if (!ms_yaml_is_map(map))
-        return ms_yaml_fail(map, err, "'labels' must be a map of names and conditions");
-    for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
-        const char *name = ms_yaml_text(ms_yaml_key(map, i));
-        const char *condition = ms_yaml_text(ms_yaml_value(map, i));
-
-        rc = ms_selector_add(
-            &r->selector, name ? name : "", condition ? condition : "", err);
-        ms_yaml_blame(ms_yaml_value(map, i), rc, err);
-    }
-    return rc;
-}
-
 #define ROLE(field) offsetof(struct ms_job_role, field)
-
-/* By Ray's keys or by ours. */
-static const struct ms_yaml_field bundle_fields[] = {
-    {"gpus", ms_yaml_to_milli, ROLE(gpu_milli), false},
-    {"GPU", ms_yaml_to_milli, ROLE(gpu_milli), false},
-    {"cpus", ms_yaml_to_milli, ROLE(bundle.cpu_milli), false},
-    {"CPU", ms_yaml_to_milli, ROLE(bundle.cpu_milli), false},
-    {"memory", ms_yaml_to_size, ROLE(bundle.memory), false},
-    {"gpu_memory", ms_yaml_to_size, ROLE(bundle.device_memory), false},
-    {"kind", ms_yaml_to_text, ROLE(kind), false},
-    {"one_domain", ms_yaml_to_bool, ROLE(bundle.one_domain), false},
-    {"resources", read_resources, 0, false},
-    {"labels", read_labels, 0, false},
-    {0},
-};
-
-static int read_bundle(struct ms_yaml_at at, void *out, struct ms_error *err)
-{
-    struct ms_job_role *r = out;
-    int rc = ms_yaml_map(at, "a bundle", bundle_fields, r, err);
-
-    r->has_bundle = true;
-    if (rc == 0 && r->gpu_milli > MS_WHOLE_MILLI && r->gpu_milli % MS_WHOLE_MILLI)
-        rc = ms_yaml_fail(at, err, "a bundle has whole devices or a share of one");
-    r->bundle.devices = (uint32_t)(r->gpu_milli / MS_WHOLE_MILLI);
-    r->bundle.share_milli = (uint32_t)(r->gpu_milli % MS_WHOLE_MILLI);
-    r->bundle.selector = r->selector.count ? &r->selector : NULL;
-    return rc;
-}
 
 /* ---- device mappings ------------------------------------------------------------- */
 
@@ -144,8 +60,8 @@ static const struct ms_yaml_field role_fields[] = {
     {"num_cpus", ms_yaml_to_milli, ROLE(cpu_milli), false},
     {"memory", ms_yaml_to_size, ROLE(memory), false},
     {"gpu_memory", ms_yaml_to_size, ROLE(gpu_memory), false},
-    {"bundle", read_bundle, 0, false},
-    {"strategy", read_strategy, ROLE(strategy), false},
+    {"bundle", ms_job_read_bundle, 0, false},
+    {"strategy", ms_job_read_strategy, ROLE(strategy), false},
     {"same", ms_yaml_to_text, ROLE(same), false},
     {"worker_cls", ms_job_read_class, ROLE(worker_cls), false},
     {"command", ms_job_read_command, ROLE(command), false},
@@ -183,6 +99,7 @@ void ms_job_role_finish(struct ms_job_role *r)
         free((char *)(uintptr_t)r->bundle.extras[i].name);
     free((void *)(uintptr_t)r->bundle.extras);
     free(r->kind);
+    free(r->shares);
     ms_selector_finish(&r->selector);
     json_decref(r->told);
 }
@@ -375,5 +292,7 @@ int ms_job_read_roles(struct ms_yaml_at at, void *out, struct ms_error *err)
         return ms_error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = read_role(job, ms_yaml_key(at, i), ms_yaml_value(at, i), err);
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = ms_job_share_bundles(job, &job->roles[i], ms_yaml_value(at, i), err);
     return rc;
 }

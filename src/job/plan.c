@@ -43,58 +43,38 @@ int ms_job_plan_add_worker(struct ms_job_plan *p,
 
 /* ---- roles ----------------------------------------------------------------------- */
 
-/* A group of one bundle for each rank. */
-static int ask_group(struct ms_job_plan *p,
-                     const struct ms_job_role *r,
-                     struct ms_group **out,
-                     struct ms_buf *table,
-                     struct ms_error *err)
-{
-    size_t count = r->world_size ? r->world_size : 1;
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_bundle *bundles =
-        count <= MS_PLACE_BUNDLES_MAX ? calloc(count, sizeof *bundles) : NULL;
-    struct ms_place_request request = {
-        .name = r->name,
-        .bundles = bundles,
-        .count = count,
-        .strategy = r->strategy,
-        .same = r->same,
-    };
-    int kind = r->kind ? ms_stock_kind(&p->books.stock, r->kind, err) : 0;
-
-    if (!bundles || kind < 0)
-        return bundles ? kind : no_memory(err);
-    for (size_t i = 0; i < count; i++) {
-        bundles[i] = r->bundle;
-        bundles[i].kind = (uint8_t)kind;
-    }
-    return ms_books_ask(&p->books, &request, 0, 0, 0, out, table, err);
-}
-
-/* Its ranks stand in the bundles of a group of its name. */
+/* Its ranks stand in the bundles of a group, which has the name of the role whose they are. */
 static int place_in_group(struct ms_job_plan *p,
                           const struct ms_job_role *r,
                           struct ms_claim **out,
                           struct ms_buf *table,
                           struct ms_error *err)
 {
+    const struct ms_job_role *of = r->place;
     uint32_t count = r->world_size ? r->world_size : 1;
-    MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = NULL;
+    MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = calloc(count, sizeof *seats);
+    struct ms_bundle bundle = of->bundle;
+    struct ms_place_request like = {.name = of->name,
+                                    .bundles = &bundle,
+                                    .count = ms_job_role_bundles(of),
+                                    .strategy = of->strategy,
+                                    .same = of->same};
     struct ms_claim_request request = {
-        .request = {.cluster = r->name, .world_size = count}, .seat_count = count};
-    struct ms_group *g = NULL;
-    int rc = ask_group(p, r, &g, table, err);
+        .request = {.cluster = r->name, .world_size = count},
+        .seats = seats,
+        .seat_count = count};
+    int kind = of->kind ? ms_stock_kind(&p->books.stock, of->kind, err) : 0;
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    seats = calloc(count, sizeof *seats);
-    if (!seats)
-        return no_memory(err);
-    for (uint32_t i = 0; i < count; i++)
-        seats[i] = (struct ms_seat){g, i};
-    request.seats = seats;
-    return ms_books_claim(&p->books, &request, out, table, err);
+    if (!seats || kind < 0)
+        return seats ? kind : no_memory(err);
+    bundle.kind = (uint8_t)kind;
+    rc = ms_books_seat(&p->books,
+                       &(struct ms_seats_request){.like = &like, .count = count},
+                       seats,
+                       table,
+                       err);
+    return rc < 0 ? rc : ms_books_claim(&p->books, &request, out, table, err);
 }
 
 static int place_role(struct ms_job_plan *p,

@@ -55,6 +55,8 @@ struct ms_group {
     bool detached;              /* outlives its owner */
     bool ends_with_cluster;     /* that stands in it, however that ends */
     bool is_ending;             /* removed when nobody uses it any more */
+    bool is_of_clusters;        /* they have brought it along (ms_books_seat) */
+    size_t least;               /* bundles of such a one, while it is there */
     size_t users;               /* clusters that stand in it */
     struct ms_bundle_use *uses; /* [count]; NULL: nothing of it */
 };
@@ -130,6 +132,10 @@ int ms_books_restore(struct ms_books *b,
                      struct ms_placement *p,
                      struct ms_group **out,
                      struct ms_error *err);
+/* Could it be placed if nobody held anything? 0, or why not. */
+int ms_books_check_group(const struct ms_books *b,
+                         const struct ms_place_request *r,
+                         struct ms_error *err);
 /* NULL if there is none; one that is ending is none. */
 struct ms_group *ms_books_find_group(const struct ms_books *b, const char *name);
 /* Give back what it holds, or stop waiting, and forget it; others are tried then. -EBUSY: a
@@ -143,6 +149,51 @@ void ms_books_expire(struct ms_books *b, int64_t now_ns);
 int64_t ms_books_deadline(const struct ms_books *b);
 /* The next group whose state changed by itself (not within ask); NULL: none is left. */
 struct ms_group *ms_books_next(struct ms_books *b);
+
+/* ---- groups that clusters bring along ---------------------------------------------
+ *
+ * A cluster may say of which bundles its ranks need one each: rank i stands in bundle i of a
+ * group that is placed with the first cluster which names it, has as many bundles as the
+ * ranks that stand in it need, and is gone with the last of them. Its strategy and `same`
+ * hold for all its bundles, whenever they were placed.
+ */
+
+/* Where a rank is already. */
+struct ms_known_seat {
+    const char *node;
+    const uint32_t *devices;
+    uint32_t device_count;
+};
+
+struct ms_seats_request {
+    /* Its name is the group's; bundles[0] is each of its bundles; count: how many it has at
+     * least; scope: where those of these ranks may be (NULL: anywhere). */
+    const struct ms_place_request *like;
+    uint64_t owner;
+    uint32_t first, count;
+    /* Of each of these ranks: held there, whether it is free or not, unless the group has its
+     * bundle already. NULL, or a node that is not known: it is placed. */
+    const struct ms_known_seat *known;
+};
+
+/* Seats for ranks. Bundles that are missing are placed; those of these ranks that are on a node
+ * which is gone or not in the scope move, and one with another amount of memory stays on its
+ * node if there is room. Whoever sits in a bundle that moves goes with it. 0, or as ms_place,
+ * without -EAGAIN, and -EEXIST: another group has the name; nothing has changed then. A group
+ * in which nobody sits is gone with the next ms_books_settle, so claim the seats. */
+int ms_books_seat(struct ms_books *b,
+                  const struct ms_seats_request *r,
+                  struct ms_seat *seats,
+                  struct ms_buf *table,
+                  struct ms_error *err);
+/* All that the cluster holds is the first `count` bundles of that group. -ENOENT: there is no
+ * such group, or it has fewer; -ENOMEM. */
+int ms_books_reseat(struct ms_books *b,
+                    const char *cluster,
+                    uint64_t owner,
+                    const char *group,
+                    uint32_t count,
+                    struct ms_error *err);
 
 /* ---- claims ---------------------------------------------------------------------- */
 
@@ -181,6 +232,9 @@ struct ms_claim *ms_books_find_claim(const struct ms_books *b, const char *clust
 void ms_books_drop_cluster(struct ms_books *b, const char *cluster);
 /* Give back its last claim. */
 void ms_books_drop_newest(struct ms_books *b, const char *cluster);
+/* Groups that are ending, or were brought along, and in which nobody stands are removed; those
+ * that wait are tried. All that gives something back does so by itself. */
+void ms_books_settle(struct ms_books *b);
 /* The owner is gone: so are its groups that are not detached, when nobody stands in them
  * any more. Claims go with their clusters. */
 void ms_books_drop_owner(struct ms_books *b, uint64_t owner);

@@ -3,6 +3,7 @@
  * books.c   nodes, and the tables of who holds what
  * groups.c  placement groups
  * claims.c  what clusters hold
+ * seats.c   groups that clusters bring along
  */
 #ifndef MS_RESOURCE_BOOKS_IMPL_H
 #define MS_RESOURCE_BOOKS_IMPL_H
@@ -14,7 +15,7 @@ void ms_claim_destroy(struct ms_claim *c);
 void ms_group_destroy(struct ms_books *b, struct ms_group *g);
 /* The node is marked as gone: groups on it are BROKEN. */
 void ms_groups_break(struct ms_books *b, uint32_t node);
-/* Something was given back: groups that are ending and free are removed, others are tried. */
-void ms_books_settle(struct ms_books *b);
+/* Give back the last bundles of a group of clusters, which nobody needs. */
+void ms_group_cut(struct ms_books *b, struct ms_group *g);
 
 #endif

@@ -58,6 +58,13 @@ static int check_possible(const struct ms_stock *s,
     return rc;
 }
 
+int ms_books_check_group(const struct ms_books *b,
+                         const struct ms_place_request *r,
+                         struct ms_error *err)
+{
+    return check_possible(&b->stock, r, err);
+}
+
 static int group_create(struct ms_books *b,
                         const struct ms_place_request *r,
                         struct ms_group **out,
@@ -232,12 +239,14 @@ void ms_books_settle(struct ms_books *b)
         again = false;
         /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         ms_list_each (g, &b->groups.all, struct ms_group, link)
-            if (g->is_ending && g->users == 0) {
+            if ((g->is_ending || g->is_of_clusters) && g->users == 0) {
                 give_back(b, g);
                 again = true;
                 break;
             }
     }
+    ms_list_each (g, &b->groups.all, struct ms_group, link)
+        ms_group_cut(b, g);
     ms_books_retry(b);
 }
 
@@ -252,7 +261,7 @@ static bool is_on(const struct ms_group *g, uint32_t node)
 void ms_groups_break(struct ms_books *b, uint32_t node)
 {
     ms_list_each (g, &b->groups.all, struct ms_group, link)
-        if (g->state == MS_PLACEMENT_PLACED && is_on(g, node))
+        if (g->state == MS_PLACEMENT_PLACED && !g->is_of_clusters && is_on(g, node))
             become(b, g, MS_PLACEMENT_BROKEN);
 }
 

@@ -42,9 +42,9 @@ print_condition(const struct ms_condition *c, const char *before, struct ms_buf 
         ms_buf_printf(out, "%s%.*s", between, (int)len, at);
 }
 
-/* "4 gpus, 2 CPUs, 16.0 GiB, zone in a|b" */
-static void
-print_bundle(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf *out)
+void ms_bundle_print(const struct ms_stock *s,
+                     const struct ms_bundle *b,
+                     struct ms_buf *out)
 {
     size_t start = out->len;
 
@@ -102,7 +102,7 @@ static void print_bundles(const struct ms_stock *s,
         if (end - i > 1)
             ms_buf_printf(out, "-%zu", end - 1);
         ms_buf_printf(out, "  ");
-        print_bundle(s, &r->bundles[i], out);
+        ms_bundle_print(s, &r->bundles[i], out);
         ms_buf_printf(out, "\n");
     }
 }

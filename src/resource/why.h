@@ -32,4 +32,9 @@ int ms_place_suggest(struct ms_stock *s,
                      const struct ms_place_request *r,
                      struct ms_buf *out);
 
+/* "4 gpus, 2 CPUs, 16.0 GiB, zone in a|b" */
+void ms_bundle_print(const struct ms_stock *s,
+                     const struct ms_bundle *b,
+                     struct ms_buf *out);
+
 #endif

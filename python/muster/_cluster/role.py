@@ -15,13 +15,11 @@ from contextlib import suppress
 from muster import _core, api
 from muster.config import WorkerConfig
 from muster.errors import ClusterError
-from muster.groups import Bundle
+from muster.groups import Bundle, amounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from muster.groups import PlacementGroup
 
 KEY = "muster/job"
 _PLACES = ("bundle", "strategy", "same")
@@ -137,19 +135,23 @@ class Role:
 
     @property
     def has_places(self) -> bool:
-        """Its ranks stand in bundles of their own."""
+        """Its ranks stand in bundles."""
         return "bundle" in self.told
 
-    def make_group(self, count: int) -> PlacementGroup:
-        """A bundle for each rank. It ends with the cluster that is made in it, whoever
-        ends that."""
-        from muster.resources import ResourceManager
-
-        told = {_BUNDLE_KEYS.get(k, k): v for k, v in self.told["bundle"].items()}
-        how = {k: v for k, v in self.told.items() if k in ("strategy", "same")}
-        return ResourceManager().placement_group(
-            [Bundle(**told)] * count, _ends_with_cluster=True, **how
-        )
+    def request(
+        self, cluster: str, session: api.Session, config: WorkerConfig
+    ) -> _core.Message:
+        """What is asked of placement: the cluster brings its bundles along, or those of
+        the role whose they are."""
+        told, name = self.told, cluster
+        if isinstance(told["bundle"], str):
+            name = told["bundle"]
+            told = _job(session)["roles"][name]
+        bundle = {_BUNDLE_KEYS.get(k, k): v for k, v in told["bundle"].items()}
+        group = {"name": name, "bundles": [Bundle(**bundle)._message]}
+        group |= {k: told[k] for k in ("strategy", "same") if k in told}
+        count = config.world_size or 1
+        return {"scope": {}, "world_size": count, "own_group": group, **amounts(config)}
 
 
 def no_class(session: api.Session, name: str, role: Role | None) -> TypeError:

@@ -141,7 +141,10 @@ void ms_change_memory(struct ms_cluster *c, uint64_t memory)
     if (!memory || memory == c->spec->worker->memory_limit)
         return;
     c->spec->worker->memory_limit = memory;
-    c->spec->place->memory = memory;
+    if (c->spec->place->own_group)
+        c->spec->place->own_group->bundles[0]->memory = memory;
+    else
+        c->spec->place->memory = memory;
 }
 
 /* ---- where its ranks meet -------------------------------------------------------- */

@@ -30,6 +30,11 @@ static const Muster__RestartWorkers *what(const struct ms_head_op *op)
 
 /* ---- the new ones ---------------------------------------------------------------- */
 
+static bool has_own_group(const struct ms_cluster *c)
+{
+    return c->spec->place && c->spec->place->own_group;
+}
+
 static bool is_lost(const struct ms_head *h, const struct ms_slot *slot)
 {
     const struct ms_node *n = ms_node_find(h, slot->node);
@@ -53,11 +58,14 @@ static bool is_elsewhere(const Muster__RestartWorkers *w, uint32_t rank)
     return false;
 }
 
-/* Ranks of certain devices, or of several nodes, stay. */
-static bool can_move(const struct ms_cluster *c, const struct ms_slot *slot)
+/* Ranks of certain devices, of several nodes, or with others in their bundles, stay. */
+static bool can_move(const struct ms_head_op *op, const struct ms_slot *slot)
 {
+    const struct ms_cluster *c = op->cluster;
+
     return !c->spec->beside[0] && !c->spec->place->n_devices &&
-           !c->spec->place->n_seats && c->placed->ranks[slot->rank]->n_pieces == 1;
+           !c->spec->place->n_seats && c->placed->ranks[slot->rank]->n_pieces == 1 &&
+           !ms_place_is_shared(op->head, c);
 }
 
 /* It could stay, but is to go. */
@@ -65,7 +73,7 @@ static bool is_unwanted_here(const struct ms_head_op *op, const struct ms_slot *
 {
     const Muster__RestartWorkers *w = what(op);
 
-    return can_move(op->cluster, slot) &&
+    return can_move(op, slot) &&
            (is_elsewhere(w, slot->rank) ||
             (w->n_nodes && !is_named(slot->node, w->nodes, w->n_nodes)));
 }
@@ -134,6 +142,8 @@ static int move(struct ms_head_op *op, struct ms_slot *slot)
 {
     if (what(op)->n_nodes && is_unwanted_here(op, slot))
         return move_away(op, slot);
+    if (what(op)->n_nodes && has_own_group(op->cluster))
+        return move_among(op, slot);
     return move_to(op, slot, op->cluster->spec->place);
 }
 
@@ -150,6 +160,7 @@ static int move_to(struct ms_head_op *op,
                                          .is_more = true};
     Muster__ClusterPlaced *placed = NULL;
     Muster__RankPlace *place;
+    bool is_same;
     int rc;
 
     if (c->spec->beside[0])
@@ -168,6 +179,7 @@ static int move_to(struct ms_head_op *op,
                              slot->rank,
                              slot->node);
     place = placed->ranks[0];
+    is_same = strcmp(place->pieces[0]->node, slot->node) == 0;
     rc = ms_slot_move(slot,
                       place->pieces[0]->node,
                       place->pieces[0]->devices,
@@ -176,7 +188,7 @@ static int move_to(struct ms_head_op *op,
         placed->ranks[0] = c->placed->ranks[slot->rank];
         c->placed->ranks[slot->rank] = place;
         slot->memory = c->spec->worker->memory_limit;
-        if (slot->rank == 0 && c->master)
+        if (slot->rank == 0 && c->master && !is_same)
             c->master->port = 0; /* of the node that is gone: another has to be held */
     }
     muster__cluster_placed__free_unpacked(placed, NULL);
@@ -215,13 +227,16 @@ static int change_memory(struct ms_head_op *op, struct ms_slot *slot)
     uint64_t memory = c->spec->worker->memory_limit;
     int rc = 0;
 
+    if (has_own_group(c)) /* its bundle grows where it is, or moves */
+        return what(op)->n_nodes ? move_among(op, slot)
+                                 : move_to(op, slot, c->spec->place);
     for (size_t i = 0; rc == 0 && memory > slot->memory && i < place->n_pieces; i++)
         rc = claim_more(op, place->pieces[i]->node, memory - slot->memory);
     if (rc == 0) {
         slot->memory = memory;
         return 0;
     }
-    if (rc == -ENOSPC && can_move(c, slot)) {
+    if (rc == -ENOSPC && can_move(op, slot)) {
         forget_failure(op);
         return what(op)->n_nodes ? move_among(op, slot)
                                  : move_to(op, slot, c->spec->place);

@@ -129,13 +129,6 @@ check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error 
             -ENOTSUP,
             "on ray: this head has no Ray; `muster submit --on ray "
             "--address http://HEAD:8265 FILE` has the job hosted there");
-    for (size_t i = 0; i < job->file.role_count; i++)
-        if (job->file.roles[i].has_bundle && ms_job_role_is_ours(&job->file.roles[i]))
-            return ms_error_set(err,
-                                -ENOTSUP,
-                                "role '%s': a bundle is for roles that the driver "
-                                "creates; say num_gpus_per_worker, num_cpus, memory",
-                                job->file.roles[i].name);
     if (!ms_hosted_is_simulated(job) && check_clusters(job, err) < 0)
         return err->code;
     return 0;

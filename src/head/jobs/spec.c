@@ -34,6 +34,7 @@ struct made {
     char name[MS_NAME_MAX + 1];
     char *module, *folder, *class;
     char *interpreter[1];
+    Muster__PlaceGroup *group;
 };
 
 static void made_finish(struct made *m)
@@ -48,6 +49,7 @@ static void made_finish(struct made *m)
     free(m->module);
     free(m->folder);
     free(m->class);
+    muster__place_group__free_unpacked(m->group, NULL);
 }
 
 /* ---- what all of a job's processes start from -------------------------------------- */
@@ -311,6 +313,8 @@ static int set_rendezvous(struct made *m, const struct ms_hosted *job, uint32_t 
 {
     const struct ms_job_role *r = ms_hosted_file_role(job, role);
     const struct ms_job_role_spec *spec = ms_job_core_role(job->core, role).spec;
+    uint32_t devices =
+        r->has_bundle ? r->place->bundle.devices : r->num_gpus_per_worker;
     int rc = ms_env_printf(&m->own, "MUSTER_RENDEZVOUS=%s", m->name);
 
     if (rc == 0)
@@ -326,8 +330,8 @@ static int set_rendezvous(struct made *m, const struct ms_hosted *job, uint32_t 
         rc = ms_env_printf(&m->own, "PET_RDZV_ID=%s", m->name);
     if (rc == 0)
         rc = ms_env_printf(&m->own, "PET_NNODES=%u:%u", spec->min, spec->max);
-    if (rc == 0 && r->num_gpus_per_worker > 1)
-        rc = ms_env_printf(&m->own, "PET_NPROC_PER_NODE=%u", r->num_gpus_per_worker);
+    if (rc == 0 && devices > 1)
+        rc = ms_env_printf(&m->own, "PET_NPROC_PER_NODE=%u", devices);
     return rc;
 }
 
@@ -496,9 +500,25 @@ static bool has_fixed_mesh(const struct ms_job_role *r)
 
 uint64_t ms_spec_memory(const struct ms_hosted *job, uint32_t role, uint32_t percent)
 {
-    uint64_t memory = ms_hosted_file_role(job, role)->memory;
+    const struct ms_job_role *r = ms_hosted_file_role(job, role);
+    uint64_t memory = r->has_bundle ? r->place->bundle.memory : r->memory;
 
     return percent == 0 || percent == 100 ? memory : memory / 100 * percent;
+}
+
+/* What its ranks have is what the bundles have. */
+static int set_bundles(struct made *m,
+                       const struct ms_hosted *job,
+                       const struct ms_job_role *r,
+                       uint64_t memory)
+{
+    char before[MS_NAME_MAX + 2];
+
+    snprintf(before, sizeof before, "%s.", job->name);
+    m->place.own_group = m->group = ms_job_role_group(r, before, memory);
+    m->place.memory = 0;
+    m->worker.cpu_milli = (uint32_t)r->bundle.cpu_milli;
+    return m->group ? 0 : -ENOMEM;
 }
 
 static void
@@ -548,6 +568,7 @@ Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
     MS_CLEANUP(made_finish) struct made m = {0};
     const struct ms_job_role *r = ms_hosted_file_role(job, role);
     double seconds = json_number_value(json_object_get(r->told, "start_timeout"));
+    uint64_t bytes = ms_spec_memory(job, role, memory);
     int rc = begin(&m, job, role, err);
 
     if (rc == 0)
@@ -560,7 +581,9 @@ Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
         rc = set_step(&m, job, r);
     if (rc == 0)
         rc = set_folder(&m, job, r);
-    set_place(&m, r, count, ms_spec_memory(job, role, memory));
+    set_place(&m, r, count, bytes);
+    if (rc == 0 && r->has_bundle)
+        rc = set_bundles(&m, job, r, bytes);
     m.message.step_timeout_ns = (uint64_t)(seconds * 1e9);
     return copy(&m, rc, err);
 }

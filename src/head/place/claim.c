@@ -4,11 +4,79 @@
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
+#include "head/place/group_request.h"
 #include "head/place/place_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- groups that clusters bring along, under the lock ------------------------------ */
+
+/* It borrows from the message. */
+struct brought {
+    Muster__PlaceGroup group;
+    Muster__BundleSpec one, *list[1];
+    struct ms_group_request w;
+};
+
+static void brought_finish(struct brought *g)
+{
+    ms_group_request_finish(&g->w);
+}
+
+static int brought_read(struct brought *g,
+                        struct ms_books *b,
+                        const Muster__PlaceCluster *m,
+                        struct ms_error *err)
+{
+    int rc;
+
+    if (m->own_group->n_bundles != 1)
+        return ms_error_set(err, -EINVAL, "a group for clusters has one bundle");
+    g->group = *m->own_group;
+    g->one = *m->own_group->bundles[0];
+    g->one.count = 1;
+    g->list[0] = &g->one;
+    g->group.bundles = g->list;
+    g->group.scope = m->scope;
+    rc = ms_group_request_read(&g->w, &b->stock, &g->group, err);
+    g->w.request.count = m->own_group->bundles[0]->count;
+    return rc;
+}
+
+/* Seats for ranks, malloc'd. */
+static int bring(struct ms_books *b,
+                 const Muster__PlaceCluster *m,
+                 struct ms_seats_request *r,
+                 struct ms_seat **out,
+                 struct ms_buf *table,
+                 struct ms_error *err)
+{
+    MS_CLEANUP(brought_finish) struct brought g = {0};
+    int rc = brought_read(&g, b, m, err);
+
+    r->like = &g.w.request;
+    *out = calloc(r->count + (size_t)1, sizeof **out);
+    if (!*out)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return rc < 0 ? rc : ms_books_seat(b, r, *out, table, err);
+}
+
+static bool is_possible(struct ms_books *b, const Muster__PlaceCluster *m)
+{
+    MS_CLEANUP(brought_finish) struct brought g = {0};
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_bundle *all = calloc(m->world_size + (size_t)1, sizeof *all);
+
+    if (!all || brought_read(&g, b, m, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < m->world_size; i++)
+        all[i] = g.w.bundles[0];
+    g.w.request.bundles = all;
+    g.w.request.count = m->world_size;
+    return ms_books_check_group(b, &g.w.request, NULL) == 0;
+}
 
 /* ---- claiming, under the lock ---------------------------------------------------- */
 
@@ -73,8 +141,28 @@ static void fill_request(struct ms_claim_request *r,
                     .memory = m->memory,
                     .device_memory = m->device_memory}};
     ms_place_scope(m->scope, &r->scope);
-    r->seats = m->n_seats ? seats : NULL;
-    r->seat_count = (uint32_t)m->n_seats;
+    r->seats = m->n_seats || m->own_group ? seats : NULL;
+    r->seat_count = m->own_group ? m->world_size : (uint32_t)m->n_seats;
+}
+
+/* Without a number of ranks it is one. */
+static int find_seats(struct ms_books *b,
+                      const Muster__PlaceCluster *m,
+                      const struct ms_place_claim *what,
+                      struct ms_seat **out,
+                      struct ms_buf *table,
+                      struct ms_error *err)
+{
+    struct ms_seats_request r = {
+        .owner = what->driver, .first = what->first, .count = m->world_size};
+    int rc;
+
+    if (!m->own_group)
+        return read_seats(b, m, what->cluster, out, err);
+    rc = bring(b, m, &r, out, table, err);
+    if (rc < 0)
+        ms_error_wrap(err, "cluster '%s'", what->cluster);
+    return rc;
 }
 
 static int claim(struct ms_books *b,
@@ -86,10 +174,14 @@ static int claim(struct ms_books *b,
 {
     MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = NULL;
     struct ms_claim_request r;
-    int rc = read_seats(b, m, what->cluster, &seats, err);
+    int rc = find_seats(b, m, what, &seats, table, err);
 
     fill_request(&r, m, what, seats);
-    return rc < 0 ? rc : ms_books_claim(b, &r, out, table, err);
+    if (rc == 0)
+        rc = ms_books_claim(b, &r, out, table, err);
+    if (rc < 0 && m->own_group)
+        ms_books_settle(b);
+    return rc;
 }
 
 bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec)
@@ -99,6 +191,8 @@ bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec)
     MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
     struct ms_claim_request r;
 
+    if (spec->place->own_group)
+        return is_possible(&desk->books, spec->place);
     if (read_seats(&desk->books, spec->place, spec->name, &seats, NULL) < 0)
         return false;
     fill_request(&r, spec->place, &what, seats);
@@ -225,11 +319,83 @@ static void adopt(struct ms_books *b, const struct ms_slot *slot)
         b, slot->cluster->name, slot->rank, slot->cluster->driver, slot->node, &what);
 }
 
-void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
+static const Muster__PlaceGroup *own_group(const struct ms_cluster *c)
+{
+    return c->spec && c->spec->place && c->placed ? c->spec->place->own_group : NULL;
+}
+
+/* Where its ranks were; malloc'd. NULL: out of memory. */
+static struct ms_known_seat *known_seats(const struct ms_cluster *c)
+{
+    struct ms_known_seat *seats = calloc(c->placed->n_ranks + 1, sizeof *seats);
+
+    for (size_t i = 0; seats && i < c->placed->n_ranks; i++) {
+        const Muster__Piece *p = c->placed->ranks[i]->pieces[0];
+
+        seats[i] = (struct ms_known_seat){p->node, p->devices, (uint32_t)p->n_devices};
+    }
+    return seats;
+}
+
+static bool are_known(const struct ms_books *b, const struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->placed->n_ranks; i++)
+        if (!ms_stock_find(&b->stock, c->placed->ranks[i]->pieces[0]->node))
+            return false;
+    return true;
+}
+
+static void restore(struct ms_books *b, const struct ms_cluster *c)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_known_seat *known = known_seats(c);
+    MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = NULL;
+    struct ms_seats_request r = {
+        .owner = c->driver, .count = (uint32_t)c->placed->n_ranks, .known = known};
+    struct ms_claim_request claim = {
+        .owner = c->driver,
+        .request = {.cluster = c->name, .world_size = r.count},
+        .seat_count = r.count};
+    struct ms_claim *made;
+
+    if (!known || bring(b, c->spec->place, &r, &seats, NULL, NULL) < 0)
+        return;
+    claim.seats = seats;
+    if (ms_books_claim(b, &claim, &made, NULL, NULL) < 0)
+        ms_books_settle(b);
+}
+
+void ms_place_recover(struct ms_head *h, const struct ms_cluster *c)
 {
     MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
 
-    adopt(&desk->books, slot);
+    if (own_group(c) && !ms_books_find_claim(&desk->books, c->name))
+        restore(&desk->books, c);
+}
+
+/* Of a cluster that has brought its bundles along all of them, when their nodes are there. */
+void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
+{
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
+    const struct ms_cluster *c = slot->cluster;
+
+    if (!own_group(c))
+        adopt(&desk->books, slot);
+    else if (!ms_books_find_claim(&desk->books, c->name) && are_known(&desk->books, c))
+        restore(&desk->books, c);
+}
+
+bool ms_place_is_shared(struct ms_head *h, const struct ms_cluster *c)
+{
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
+    const Muster__PlaceGroup *own = own_group(c);
+    const struct ms_group *g =
+        own ? ms_books_find_group(&desk->books, own->name) : NULL;
+
+    ms_list_each (claim, &desk->books.claims, struct ms_claim, link)
+        for (uint32_t i = 0; g && claim->seats && i < claim->layout.world_size; i++)
+            if (claim->seats[i].group == g && strcmp(claim->cluster, c->name) != 0)
+                return true;
+    return false;
 }
 
 static bool is_wide(const struct ms_cluster *c)
@@ -247,7 +413,10 @@ void ms_place_settle(struct ms_head *h, const struct ms_cluster *c)
 
     pthread_mutex_lock(&h->place.lock);
     whole = ms_books_find_claim(b, c->name);
-    if ((!whole || !whole->seats) && !is_wide(c)) {
+    if (own_group(c)) {
+        ms_books_reseat(
+            b, c->name, c->driver, own_group(c)->name, (uint32_t)c->count, NULL);
+    } else if ((!whole || !whole->seats) && !is_wide(c)) {
         ms_books_drop_cluster(b, c->name);
         for (size_t i = 0; i < c->count; i++)
             adopt(b, &c->slots[i]);

@@ -68,12 +68,18 @@ uint32_t ms_place_fits(struct ms_head *h, const struct ms_place_claim *what);
 /* Could it be had if nobody else had anything? */
 bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec);
 /* Its ranks are fewer, or elsewhere: what it holds follows from where they are now. One that
- * stands in bundles, or has ranks wider than a node, holds what it had until it has ended. */
+ * stands in the bundles of a group which it has not brought along, or has ranks wider than a
+ * node, holds what it had until it has ended. */
 void ms_place_settle(struct ms_head *h, const struct ms_cluster *c);
 /* It is no more. */
 void ms_place_cluster_gone(struct ms_head *h, const char *cluster);
 /* A worker of another head's time was found. */
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot);
+/* All workers of a cluster of another head's time that will be found were: bundles which it
+ * has brought along are held again; those on nodes that have not come are placed anew. */
+void ms_place_recover(struct ms_head *h, const struct ms_cluster *c);
+/* Another cluster stands in the bundles that this one has brought along. */
+bool ms_place_is_shared(struct ms_head *h, const struct ms_cluster *c);
 
 /* Groups, into a Status. False: out of memory. */
 bool ms_place_add_groups(struct ms_head *h, Muster__Status *s);

@@ -362,6 +362,7 @@ static void lose(struct ms_head *h, const struct ms_slot *slot)
 /* Those whose cluster lives on without them can be restarted then. */
 static void lose_of(struct ms_head *h, struct ms_cluster *c)
 {
+    ms_place_recover(h, c);
     for (size_t i = 0; c->spec && c->placed && i < c->count; i++)
         if (!c->slots[i].now.uid && c->slots[i].expected_uid)
             lose(h, &c->slots[i]);
