@@ -5,13 +5,22 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import time
 from pathlib import Path
 
-from cli_rig import home  # noqa: F401
+from cli_rig import CLI, home  # noqa: F401
 from helpers import processes
 from jobs_rig import Jobs, jobs, until  # noqa: F401
 
 JOB = "name: {}\nnodes: [{{name: n0, cpus: 1}}]\ndriver: [sh, -c, 'exit 0']\n"
+SIM = """
+name: sim
+on: sim
+nodes: [{name: n, gpus: 4, cpus: 4}]
+roles:
+  a: {worker_cls: workers.A, world_size: "1:4", num_gpus_per_worker: 1}
+"""
 # What systemd answers, and does: it runs the command in a session of its own.
 TOOLS = {
     "systemctl": "echo running",
@@ -32,6 +41,26 @@ def test_the_port_stays_and_the_message_says_who_keeps_it(jobs: Jobs) -> None:  
     jobs.run("wait", "one")
     assert (jobs.home.path / "jobs" / "address").read_text() == address
     assert jobs.run("submit", "job.yaml", "--name", "two") == "two\n"  # one is there
+
+
+def test_a_change_outlives_the_head_that_was_asked(jobs: Jobs) -> None:  # noqa: F811
+    jobs.submit(SIM)
+    changes = [("scale", "sim", "a=2"), ("delete", "sim")]
+    for change in changes:
+        head = jobs.head_pid()
+        os.kill(head, signal.SIGSTOP)  # it has the request, and does not carry it out
+        asking = subprocess.Popen(
+            [CLI, *change],
+            env=jobs.home.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        time.sleep(0.3)
+        os.kill(head, signal.SIGKILL)
+        said, _ = asking.communicate(timeout=60)
+        assert asking.returncode == 0, (change, said)
+    assert "sim" not in jobs.run("list", "jobs")
 
 
 def test_two_submissions_start_one_head(jobs: Jobs) -> None:  # noqa: F811

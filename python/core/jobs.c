@@ -1,7 +1,7 @@
 /* jobs.c - questions to the head that hosts this user's jobs, without a session
  *
- * `ask_jobs(verb, fields, timeout)` asks once, by the name of a field in DriverToHead and a dict
- * of its fields. The answer is JSON, as the command line prints it. `jobs_elsewhere()` has the
+ * `ask_jobs(verb, fields, timeout)` asks by the name of a field in DriverToHead and a dict
+ * of its fields; a change is made once (session/jobs_head.h). The answer is JSON, as the command line prints it. `jobs_elsewhere()` has the
  * names of those whose head is on other machines.
  */
 #include "core.h"
@@ -25,10 +25,33 @@ static PyObject *print(const ProtobufCMessage *m)
     return out;
 }
 
+/* The head of this job, or of no one in particular. */
+static int ask(const char *job,
+               Muster__DriverToHead__BodyCase what,
+               const ProtobufCMessage *want,
+               int64_t timeout_ns,
+               ProtobufCMessage **answer,
+               struct ms_error *err)
+{
+    struct ms_jobs_absent absent = {0};
+    struct ms_jobs_head at;
+    struct ms_head *h;
+    int rc = ms_jobs_head_find(job, &at, &absent, err);
+
+    if (rc < 0)
+        return rc;
+    h = ms_jobs_head_join(at.address, at.secret, timeout_ns, true, err);
+    explicit_bzero(&at, sizeof at);
+    if (!h)
+        return err->code;
+    rc = ms_jobs_head_ask(h, what, want, timeout_ns, true, answer, err);
+    ms_head_stop(h, 0);
+    return rc;
+}
+
 PyObject *core_ask_jobs(PyObject *self, PyObject *args)
 {
     const ProtobufCFieldDescriptor *f;
-    struct ms_jobs_head head;
     struct ms_error err = {0};
     ProtobufCMessage *want, *answer = NULL;
     PyObject *fields, *out, *name;
@@ -51,15 +74,12 @@ PyObject *core_ask_jobs(PyObject *self, PyObject *args)
     name = PyDict_GetItemString(fields, "name"); /* a text: it was parsed */
     job = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_jobs_head_find(job, &head, &err);
-    if (rc == 0)
-        rc = ms_jobs_head_ask(head.address,
-                              head.secret,
-                              (Muster__DriverToHead__BodyCase)f->id,
-                              want,
-                              core_ns(timeout),
-                              &answer,
-                              &err);
+    rc = ask(job,
+             (Muster__DriverToHead__BodyCase)f->id,
+             want,
+             core_ns(timeout),
+             &answer,
+             &err);
     Py_END_ALLOW_THREADS;
     if (rc == -EREMOTEIO) /* a refusal is a MusterError, whatever its code */
         err.code = rc;

@@ -215,20 +215,16 @@ static enum ms_exit set_timeout(struct ms_target *t, const struct ms_cli *cli)
     return MS_EXIT_OK;
 }
 
-enum ms_exit
-ms_target_init_named(struct ms_target *t, const struct ms_cli *cli, const char *name)
+enum ms_exit ms_target_init_jobs(struct ms_target *t,
+                                 const struct ms_cli *cli,
+                                 const struct ms_jobs_head *head)
 {
     enum ms_exit code = set_timeout(t, cli);
 
-    if (!code)
-        code = ms_sessions_init(&t->sessions, cli);
-    if (code)
-        return code;
-    for (size_t i = 0; i < t->sessions.count; i++)
-        if (strcmp(t->sessions.all[i].name, name) == 0)
-            return take_session(t, &t->sessions.all[i]);
-    return ms_out_fail(
-        cli, MS_EXIT_NOT_RUNNING, "session '%s' is not there any more", name);
+    memcpy(t->address, head->address, sizeof t->address);
+    memcpy(t->secret, head->secret, sizeof t->secret);
+    strcpy(t->who, head->who);
+    return code;
 }
 
 enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
@@ -253,6 +249,8 @@ enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
 
 void ms_target_finish(struct ms_target *t)
 {
+    if (t->joined)
+        ms_head_stop(MS_TAKE(t->joined), 0);
     ms_sessions_finish(&t->sessions);
     explicit_bzero(t->secret, sizeof t->secret);
 }

@@ -18,6 +18,7 @@
 #include "cli/cli.h"
 #include "io/session/session.h"
 #include "proto/muster.pb-c.h"
+#include "session/jobs_head.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,7 +38,7 @@ enum ms_exit ms_target_session(const struct ms_cli *cli,
                                bool alive,
                                const struct ms_session **out);
 
-enum { MS_TARGET_ADDRESS_MAX = 512 };
+enum { MS_TARGET_ADDRESS_MAX = MS_JOBS_ADDRESS_MAX };
 
 struct ms_target {
     const struct ms_cli *cli;
@@ -46,8 +47,9 @@ struct ms_target {
     char address[MS_TARGET_ADDRESS_MAX];
     char who[MS_TARGET_ADDRESS_MAX + 32]; /* for sentences: "the head of session 'x'" */
     uint8_t secret[MS_SESSION_SECRET_SIZE];
-    int64_t timeout_ns; /* --timeout, or 10 s */
-    const char *doing;  /* shown while it takes long; NULL: that we wait for it */
+    int64_t timeout_ns;     /* --timeout, or 10 s */
+    struct ms_head *joined; /* by who asks about jobs (jobs/jobs.h); NULL: not yet */
+    const char *doing;      /* shown while it takes long; NULL: that we wait for it */
 };
 
 /* Is it named by an address? */
@@ -55,9 +57,10 @@ bool ms_target_is_remote(const struct ms_cli *cli);
 
 /* Find it; no request is sent yet. Finish it also after a failure. */
 enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli);
-/* The session of that name, also if its head is not there now: it may be back soon. */
-enum ms_exit
-ms_target_init_named(struct ms_target *t, const struct ms_cli *cli, const char *name);
+/* The head of jobs, also if it is not there now: it may be back soon. */
+enum ms_exit ms_target_init_jobs(struct ms_target *t,
+                                 const struct ms_cli *cli,
+                                 const struct ms_jobs_head *head);
 void ms_target_finish(struct ms_target *t);
 
 /* How many sessions run on this machine besides the target. */

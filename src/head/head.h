@@ -74,6 +74,8 @@ struct ms_head_options {
     const char *working_dir;
     const char *script; /* what this process is, for people; may be NULL */
     uint64_t worker;    /* joins a head as a worker of it: its uid; else 0 */
+    bool tool;          /* joins a head to ask it, as a command does: it is no driver */
+    bool is_patient;    /* a head to be joined that is not there yet is waited for */
     int64_t timeout_ns; /* for the start */
     const char *http;   /* "HOST:PORT" of rest.h; NULL: none */
     bool http_open_metrics;
@@ -253,6 +255,8 @@ struct ms_head_op *ms_head_request_then(struct ms_head *h,
  * first; the operation then goes on. */
 int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns);
 
+/* It has joined a head, and has no link to it now. */
+bool ms_head_is_away(const struct ms_head *h);
 /* Why one that was waited for has not completed, for people: whether the head is there. */
 const char *ms_head_op_delay(const struct ms_head_op *op);
 /* After completion: 0 or its negative errno with the reason in err. Before:

@@ -71,7 +71,7 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
     size_t at = 0;
 
     while ((d = ms_map_next(&h->drivers, &at)))
-        if (!ms_driver_worker(d) &&
+        if (ms_driver_asker(d) == MS_ASKER_DRIVER &&
             !ms_proto_append(&s->drivers, &s->n_drivers, ms_driver_status(d)))
             return false;
     return true;

@@ -1,5 +1,6 @@
 #include "head/test_serve.h"
 #include "base/cleanup.h"
+#include "head/head_impl.h"
 
 #include <stdio.h>
 
@@ -9,6 +10,7 @@
 
 struct ms_head *serve_head;
 char serve_address[128];
+const char *serve_agent_path;
 
 static int64_t grace_ns;
 
@@ -21,6 +23,7 @@ struct ms_head *serve_at(const char *listen, struct ms_error *err)
             .name = "test",
             .listen = at,
             .link_grace_ns = grace_ns,
+            .agent_path = serve_agent_path,
         },
         err);
 }
@@ -61,6 +64,11 @@ int serve_teardown(void **state)
     ms_head_stop(MS_TAKE(serve_head), 0);
     test_agent_stop();
     return ops_home_remove(state);
+}
+
+void serve_crash(void)
+{
+    ms_head_crash(serve_head);
 }
 
 const uint8_t *serve_secret(void)

@@ -12,6 +12,7 @@
 
 extern struct ms_head *serve_head;
 extern char serve_address[128];
+extern const char *serve_agent_path; /* NULL: the head hosts no jobs */
 
 /* For cmocka: a home, the agents' thread, and a head; all of it ends. */
 int serve_setup(void **state);
@@ -22,6 +23,8 @@ int serve_teardown(void **state);
 /* The head: at an address; NULL and `err`, or with serve_begin it must start. */
 struct ms_head *serve_at(const char *listen, struct ms_error *err);
 void serve_begin(const char *listen);
+/* It is gone without a word; serve_begin starts the next one. */
+void serve_crash(void);
 const uint8_t *serve_secret(void);
 /* How many clusters it has. */
 size_t serve_count(void);

@@ -82,6 +82,7 @@ static int read_record(int dir, const char *job, struct ms_job_elsewhere *out)
         strcpy(out->job, job);
         strcpy(out->head.address, address);
         strcpy(out->where, where);
+        snprintf(out->head.who, sizeof out->head.who, "the head in %s", where);
     }
     explicit_bzero(text, sizeof text);
     return rc;

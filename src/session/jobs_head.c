@@ -1,27 +1,22 @@
 /* jobs_head.c - the head that hosts this user's jobs, and asking it */
 #include "session/jobs_head.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/proto.h"
-#include "head/ops/answer.h"
-#include "head/ops/verbs.h"
 #include "io/session/secret.h"
 #include "io/tree.h"
 #include "session/find.h"
 #include "session/jobs_elsewhere.h"
-#include "wire/client/blocking_call.h"
-#include "wire/frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* How long a head that is being started again may take; how long one is waited for that nobody
- * starts again, but perhaps systemd its keeper; or that could not come up last time. */
-#define BACK_NS   (30 * MS_NS_PER_S)
+/* How long one is waited for that nobody starts again, but perhaps systemd its keeper; or that
+ * could not come up last time. */
 #define UNKEPT_NS (2 * MS_NS_PER_S)
 #define FAILED_NS (1 * MS_NS_PER_S)
 #define LOOK_NS   (100 * MS_NS_PER_MS)
@@ -35,7 +30,7 @@ static void pause_some(void)
 
 /* ---- which ------------------------------------------------------------------------- */
 
-static void look_for_keeper(struct ms_jobs_absent *a)
+void ms_jobs_look_for_keeper(struct ms_jobs_absent *a)
 {
     char root[MS_SESSION_DIR_MAX], path[PATH_MAX], text[sizeof a->why + 16] = "";
     char name[32] = "", *end = text;
@@ -55,9 +50,8 @@ static void look_for_keeper(struct ms_jobs_absent *a)
         snprintf(a->why, sizeof a->why, "%.*s", (int)strcspn(end + 1, "\n"), end + 1);
 }
 
-const struct ms_session *ms_jobs_session(const struct ms_session *all,
-                                         size_t count,
-                                         struct ms_jobs_absent *absent)
+static const struct ms_session *
+choose(const struct ms_session *all, size_t count, struct ms_jobs_absent *absent)
 {
     const struct ms_session *only = NULL;
     size_t daemons = 0;
@@ -76,22 +70,24 @@ const struct ms_session *ms_jobs_session(const struct ms_session *all,
         only = s;
         daemons++;
     }
-    look_for_keeper(absent);
+    ms_jobs_look_for_keeper(absent);
     return daemons == 1 ? only : NULL;
 }
 
-bool ms_jobs_may_come(const struct ms_jobs_absent *a)
+/* It is worth looking again, after a pause. */
+static bool may_come(const struct ms_jobs_absent *a)
 {
     int64_t patience_ns = 0;
 
     if (a->is_kept)
-        patience_ns = a->why[0] ? FAILED_NS : BACK_NS;
-    else if (a->was_killed)
+        patience_ns = a->why[0] ? FAILED_NS : MS_JOBS_BACK_NS;
+    else if (a->was_killed && !a->starts)
         patience_ns = UNKEPT_NS;
     return ms_now_ns() - a->since_ns < patience_ns;
 }
 
-int ms_jobs_explain(const struct ms_jobs_absent *a, struct ms_error *err)
+/* Why there is none, for a person. */
+static int explain(const struct ms_jobs_absent *a, struct ms_error *err)
 {
     if (a->is_kept && a->why[0])
         return ms_error_set(
@@ -120,10 +116,15 @@ look(struct ms_jobs_head *out, struct ms_jobs_absent *absent, struct ms_error *e
     const struct ms_session *s;
     int count = ms_session_list(&all, err), rc = count < 0 ? count : -ENOENT;
 
-    s = count >= 0 ? ms_jobs_session(all, (size_t)count, absent) : NULL;
+    s = count >= 0 ? choose(all, (size_t)count, absent) : NULL;
     if (s) {
         memcpy(out->secret, s->secret, sizeof out->secret);
         snprintf(out->address, sizeof out->address, "%s/head.sock", s->dir);
+        snprintf(out->who,
+                 sizeof out->who,
+                 "the head of session '%s' (process %d)",
+                 s->name,
+                 (int)s->driver_pid);
         rc = 0;
     }
     if (all)
@@ -141,17 +142,35 @@ static int find_named(struct ms_jobs_head *out, struct ms_error *err)
         rc = ms_error_set(err, -ENAMETOOLONG, "MUSTER_ADDRESS is too long");
     if (rc == 0)
         rc = ms_secret_read(found.secret_file, out->secret, err);
-    if (rc == 0)
+    if (rc == 0) {
         strcpy(out->address, found.address);
+        snprintf(out->who, sizeof out->who, "the head at %.200s", found.address);
+    }
     ms_found_head_finish(&found);
     return rc;
 }
 
-int ms_jobs_head_find(const char *job, struct ms_jobs_head *out, struct ms_error *err)
+int ms_jobs_head_await(struct ms_jobs_head *out,
+                       struct ms_jobs_absent *absent,
+                       int64_t least_ns,
+                       struct ms_error *err)
+{
+    int rc;
+
+    absent->since_ns = ms_now_ns();
+    while ((rc = look(out, absent, err)) == -ENOENT &&
+           (may_come(absent) || ms_now_ns() - absent->since_ns < least_ns))
+        pause_some();
+    return rc;
+}
+
+int ms_jobs_head_find(const char *job,
+                      struct ms_jobs_head *out,
+                      struct ms_jobs_absent *absent,
+                      struct ms_error *err)
 {
     struct ms_job_elsewhere elsewhere;
     const char *named = getenv("MUSTER_ADDRESS");
-    struct ms_jobs_absent absent = {.since_ns = ms_now_ns()};
     int rc;
 
     if (named && named[0] && strcmp(named, "local") != 0)
@@ -161,96 +180,84 @@ int ms_jobs_head_find(const char *job, struct ms_jobs_head *out, struct ms_error
         explicit_bzero(&elsewhere, sizeof elsewhere);
         return 0;
     }
-    while ((rc = look(out, &absent, err)) == -ENOENT && ms_jobs_may_come(&absent))
-        pause_some();
-    return rc == -ENOENT ? ms_jobs_explain(&absent, err) : rc;
+    rc = ms_jobs_head_await(out, absent, 0, err);
+    return rc == -ENOENT ? explain(absent, err) : rc;
 }
 
 /* ---- asking ------------------------------------------------------------------------ */
 
-static int pack(Muster__DriverToHead__BodyCase what,
-                const ProtobufCMessage *want,
-                struct ms_buf *out)
+struct ms_head *ms_jobs_head_join(const char *address,
+                                  const uint8_t secret[MS_SESSION_SECRET_SIZE],
+                                  int64_t timeout_ns,
+                                  bool is_patient,
+                                  struct ms_error *err)
 {
+    const struct ms_head_options o = {
+        .tool = true,
+        .is_patient = is_patient,
+        .timeout_ns =
+            is_patient && timeout_ns < MS_JOBS_BACK_NS ? MS_JOBS_BACK_NS : timeout_ns,
+    };
+    struct ms_head_address at = {address, secret, MS_TLS_AUTO};
+    struct ms_error why = {0};
+    struct ms_head *h = ms_head_join(&o, &at, &why);
+
+    if (!h && why.code == -ENOKEY) { /* it wants TLS here too */
+        at.tls = MS_TLS_ON;
+        h = ms_head_join(&o, &at, &why);
+    }
+    if (!h && err)
+        *err = why;
+    return h;
+}
+
+/* The answer, when it has come in time; a head that is away has more of it. */
+static int ask(struct ms_head *h,
+               const Muster__DriverToHead *m,
+               int64_t timeout_ns,
+               int64_t until_ns,
+               ProtobufCMessage **answer,
+               struct ms_error *err)
+{
+    struct ms_head_op *op = ms_head_request(h, m);
+    int rc = ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns));
+
+    if (rc < 0 && ms_head_is_away(h))
+        rc = ms_head_op_wait(op, until_ns);
+    if (rc < 0) {
+        ms_error_set(err, rc, "%s", ms_head_op_delay(op));
+    } else {
+        rc = ms_head_op_result(op, err);
+        if (rc < 0 && rc != -EPIPE)
+            rc = -EREMOTEIO; /* err->code is the head's */
+    }
+    if (rc == 0 && ms_head_op_message(op)) {
+        *answer = ms_proto_copy(ms_head_op_message(op));
+        if (!*answer)
+            rc = ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    ms_head_op_unref(op);
+    return rc;
+}
+
+int ms_jobs_head_ask(struct ms_head *h,
+                     Muster__DriverToHead__BodyCase what,
+                     const ProtobufCMessage *want,
+                     int64_t timeout_ns,
+                     bool is_patient,
+                     ProtobufCMessage **answer,
+                     struct ms_error *err)
+{
+    int64_t until_ns = ms_now_ns() + (is_patient ? MS_JOBS_BACK_NS : 0);
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    m.body_case = what;
-    m.status = (Muster__StatusRequest *)(uintptr_t)want; /* any body: a union */
-    return ms_proto_pack(&m.base, out);
-}
-
-static int take(Muster__DriverToHead__BodyCase what,
-                const uint8_t *reply,
-                size_t len,
-                ProtobufCMessage **answer)
-{
-    Muster__HeadToDriver *all = muster__head_to_driver__unpack(NULL, len, reply);
-    int rc = all ? ms_answer_take(ms_verb_find(what), all, answer) : -EPROTO;
-
-    if (rc == 0 && !*answer)
-        rc = -EPROTO;
-    if (all)
-        muster__head_to_driver__free_unpacked(all, NULL);
-    return rc;
-}
-
-int ms_jobs_head_try(const char *address,
-                     const uint8_t secret[MS_SESSION_SECRET_SIZE],
-                     Muster__DriverToHead__BodyCase what,
-                     const ProtobufCMessage *want,
-                     int64_t timeout_ns,
-                     ProtobufCMessage **answer,
-                     struct ms_error *err)
-{
-    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
-    size_t len = 0;
-    int rc = pack(what, want, &packed);
-
-    if (rc < 0)
-        return ms_error_set(err, rc, "out of memory");
-    rc = ms_blocking_call(address,
-                          secret,
-                          MS_OP_ASK,
-                          packed.data,
-                          packed.len,
-                          timeout_ns,
-                          &reply,
-                          &len,
-                          err);
-    if (rc == 0)
-        rc = take(what, reply, len, answer);
-    if (rc == -EPROTO)
-        ms_error_set(err, rc, "its answer cannot be read: another version of Muster?");
-    return rc;
-}
-
-/* It is on its way, or (-EAGAIN) has just started again and does not know yet what runs. A
- * change whose answer was lost may have been made: only a question is asked again then. */
-static bool
-may_come(Muster__DriverToHead__BodyCase what, int rc, const struct ms_error *err)
-{
-    if (rc == -EPIPE || rc == -ECONNRESET || rc == -ECONNABORTED)
-        return ms_verb_find(what)->is_question;
-    return rc == -ECONNREFUSED || rc == -ENOENT || rc == -EAGAIN ||
-           (rc == -EREMOTEIO && err->code == -EAGAIN);
-}
-
-int ms_jobs_head_ask(const char *address,
-                     const uint8_t secret[MS_SESSION_SECRET_SIZE],
-                     Muster__DriverToHead__BodyCase what,
-                     const ProtobufCMessage *want,
-                     int64_t timeout_ns,
-                     ProtobufCMessage **answer,
-                     struct ms_error *err)
-{
-    int64_t until_ns = ms_now_ns() + BACK_NS;
     struct ms_error why = {0};
     int rc;
 
-    while ((rc = ms_jobs_head_try(
-                address, secret, what, want, timeout_ns, answer, &why)) < 0 &&
-           may_come(what, rc, &why) && ms_now_ns() < until_ns)
+    m.body_case = what;
+    m.status = (Muster__StatusRequest *)(uintptr_t)want; /* any body: a union */
+    /* one that has just started again does not know yet what runs */
+    while ((rc = ask(h, &m, timeout_ns, until_ns, answer, &why)) == -EREMOTEIO &&
+           why.code == -EAGAIN && ms_now_ns() < until_ns)
         pause_some();
     if (rc < 0 && err)
         *err = why;

@@ -1,115 +1,331 @@
 #include "session/jobs_head.h"
 
-#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/proto.h"
-#include "wire/test_rig.h"
+#include "head/test_serve.h"
+#include "wire/test_proxy.h"
 
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 
-/* A head that refuses the first `refusals` times, with this code. */
-struct head {
-    struct rig rig; /* first: it is the argument of on_request */
-    _Atomic unsigned refusals, questions;
-    int code;
+static char job_text[] =
+    "name: mine\n"
+    "on: sim\n"
+    "nodes: [{name: n, gpus: 4, cpus: 4}]\n"
+    "roles:\n"
+    "  a: {worker_cls: w.A, world_size: \"1:4\", num_gpus_per_worker: 1}\n";
+static char job_name[] = "mine", role_name[] = "a";
+
+/* A change that is asked for by a thread of its own, through a network that can be broken. */
+struct asking {
+    struct proxy proxy;
+    struct ms_head *joined;
+    Muster__DriverToHead__BodyCase what;
+    const ProtobufCMessage *want;
+    pthread_t thread;
+    int rc;
+    Muster__JobStatus *status;
+    struct ms_error err;
 };
 
-static void refuse(const struct head *h, struct ms_request *r)
+static int set_up(void **state)
 {
-    char text[] = "not now";
-    Muster__Failure f = MUSTER__FAILURE__INIT;
-
-    f.kind = MUSTER__FAILURE__KIND__REFUSED;
-    f.code = h->code;
-    f.message = text;
-    ms_request_fail(r, &f);
+    serve_agent_path = "/nobody/starts/anything";
+    return serve_setup(state);
 }
 
-static void answer(struct ms_request *r)
+static int ask(struct ms_head *h,
+               Muster__DriverToHead__BodyCase what,
+               const ProtobufCMessage *want)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
-    Muster__JobStatus status = MUSTER__JOB_STATUS__INIT;
-    char name[] = "mine";
-    struct iovec iov;
+    struct ms_error err = {0};
+    ProtobufCMessage *got = NULL;
+    int rc = ms_jobs_head_ask(h, what, want, OPS_DEADLINE_NS, true, &got, &err);
 
-    status.name = name;
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_JOB;
-    m.job = &status;
-    assert_int_equal(ms_proto_pack(&m.base, &packed), 0);
-    iov = (struct iovec){packed.data, packed.len};
-    ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
+    protobuf_c_message_free_unpacked(got, NULL);
+    return rc == -EREMOTEIO ? err.code : rc;
 }
 
-static void on_request(void *arg, struct ms_request *r)
+static void *run(void *arg)
 {
-    struct head *h = arg;
+    struct asking *a = arg;
 
-    h->questions++;
-    if (h->refusals > 0) {
-        h->refusals--;
-        refuse(h, r);
-    } else {
-        answer(r);
+    a->rc = ms_jobs_head_ask(a->joined,
+                             a->what,
+                             a->want,
+                             OPS_DEADLINE_NS,
+                             true,
+                             (ProtobufCMessage **)&a->status,
+                             &a->err);
+    return NULL;
+}
+
+static void join(struct asking *a)
+{
+    struct ms_error err = {0};
+
+    *a = (struct asking){0};
+    proxy_start(&a->proxy, (uint16_t)atoi(strrchr(serve_address, ':') + 1));
+    snprintf(a->proxy.address, sizeof a->proxy.address, "127.0.0.1:%u", a->proxy.port);
+    a->joined = ms_jobs_head_join(
+        a->proxy.address, serve_secret(), OPS_DEADLINE_NS, false, &err);
+    if (!a->joined)
+        fail_msg("%s", err.text);
+}
+
+static void leave(struct asking *a)
+{
+    ms_head_stop(a->joined, 0);
+    proxy_stop(&a->proxy);
+    if (a->status)
+        muster__job_status__free_unpacked(a->status, NULL);
+}
+
+/* The answer will not arrive. */
+static void
+begin(struct asking *a, Muster__DriverToHead__BodyCase what, const void *want)
+{
+    a->what = what;
+    a->want = want;
+    proxy_hold(&a->proxy, true);
+    assert_int_equal(pthread_create(&a->thread, NULL, run, a), 0);
+}
+
+/* Now that it was carried out: the link is cut, and the next one works. */
+static void cut(struct asking *a, bool is_killed)
+{
+    if (is_killed) {
+        serve_crash();
+        serve_begin(serve_address);
+    }
+    proxy_hold(&a->proxy, false);
+    proxy_reset(&a->proxy);
+    pthread_join(a->thread, NULL);
+    if (a->rc)
+        fail_msg("%s", a->err.text);
+    assert_string_equal(a->status->name, "mine");
+}
+
+/* ---- what the head has ------------------------------------------------------------- */
+
+/* NULL: it has no such job. */
+static Muster__JobStatus *look(void)
+{
+    Muster__JobRef want = MUSTER__JOB_REF__INIT;
+    struct ms_head_op *op;
+    ProtobufCMessage *copy = NULL;
+
+    want.name = job_name;
+    op = ops_request(serve_head, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want);
+    if (ops_finish(op, NULL) == 0)
+        copy = ms_proto_copy(ms_head_op_message(op));
+    ms_head_op_unref(op);
+    return (Muster__JobStatus *)copy;
+}
+
+static bool is_there(const Muster__JobStatus *s)
+{
+    return s;
+}
+
+static bool is_gone(const Muster__JobStatus *s)
+{
+    return !s;
+}
+
+static bool is_whole(const Muster__JobStatus *s)
+{
+    return s && !s->is_recovering && s->roles[0]->running == s->roles[0]->wanted;
+}
+
+static bool has_two(const Muster__JobStatus *s)
+{
+    return is_whole(s) && s->roles[0]->wanted == 2;
+}
+
+static bool has_restarted(const Muster__JobStatus *s)
+{
+    return is_whole(s) && s->roles[0]->restarts > 0;
+}
+
+static void wait_until(bool (*is)(const Muster__JobStatus *s))
+{
+    int64_t until_ns = ms_now_ns() + OPS_DEADLINE_NS;
+    bool found = false;
+
+    while (!found) {
+        Muster__JobStatus *s = look();
+
+        found = is(s);
+        muster__job_status__free_unpacked(s, NULL);
+        assert_true(ms_now_ns() < until_ns);
+        if (!found)
+            poll(NULL, 0, 5);
     }
 }
 
-/* `muster stop job`, to a head that refuses so often. */
-static int ask_stop(struct head *h, int code, unsigned refusals, struct ms_error *err)
+static uint32_t count_restarts(void)
+{
+    Muster__JobStatus *s;
+    uint32_t count;
+
+    wait_until(is_whole);
+    s = look();
+    count = s->roles[0]->restarts;
+    muster__job_status__free_unpacked(s, NULL);
+    return count;
+}
+
+static size_t count_lines(const char *text)
+{
+    Muster__AskJobEvents want = MUSTER__ASK_JOB_EVENTS__INIT;
+    const Muster__JobEvents *all;
+    struct ms_head_op *op;
+    size_t count = 0;
+
+    want.name = job_name;
+    op = ops_request(serve_head, MUSTER__DRIVER_TO_HEAD__BODY_JOB_EVENTS, &want);
+    all = (const Muster__JobEvents *)ops_message(op);
+    for (size_t i = 0; i < all->n_events; i++)
+        count += strstr(all->events[i]->text, text) != NULL;
+    ms_head_op_unref(op);
+    return count;
+}
+
+/* ---- each change, by a link that breaks, and a head that is killed ------------------ */
+
+static void submit(struct asking *a, bool is_killed)
+{
+    Muster__SubmitJob want = MUSTER__SUBMIT_JOB__INIT;
+    char folder[] = "/tmp";
+
+    want.text = job_text;
+    want.folder = folder;
+    begin(a, MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB, &want);
+    wait_until(is_there);
+    cut(a, is_killed);
+    wait_until(is_whole);
+}
+
+static void scale(struct asking *a, bool is_killed)
+{
+    Muster__ScaleJob want = MUSTER__SCALE_JOB__INIT;
+
+    want.name = job_name;
+    want.role = role_name;
+    want.count = 2;
+    begin(a, MUSTER__DRIVER_TO_HEAD__BODY_SCALE_JOB, &want);
+    wait_until(has_two);
+    cut(a, is_killed);
+}
+
+static void restart(struct asking *a, bool is_killed)
+{
+    Muster__RestartJob want = MUSTER__RESTART_JOB__INIT;
+
+    want.name = job_name;
+    begin(a, MUSTER__DRIVER_TO_HEAD__BODY_RESTART_JOB, &want);
+    wait_until(has_restarted);
+    cut(a, is_killed);
+}
+
+static void delete (struct asking *a, bool is_killed)
 {
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
-    ProtobufCMessage *got = NULL;
-    char name[] = "mine";
-    int rc;
 
-    *h = (struct head){
-        .rig = {.no_engine = true, .no_client = true, .on_request = on_request},
-        .refusals = refusals,
-        .code = code};
-    want.name = name;
-    rig_start(&h->rig);
-    rc = ms_jobs_head_ask(h->rig.path,
-                          h->rig.secret,
-                          MUSTER__DRIVER_TO_HEAD__BODY_STOP_JOB,
-                          &want.base,
-                          RIG_DEADLINE_NS,
-                          &got,
-                          err);
-    if (rc == 0)
-        assert_string_equal(((Muster__JobStatus *)got)->name, "mine");
-    else
-        assert_null(got);
-    protobuf_c_message_free_unpacked(got, NULL);
-    rig_stop(&h->rig);
-    return rc;
+    want.name = job_name;
+    begin(a, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB, &want);
+    wait_until(is_gone);
+    cut(a, is_killed);
 }
 
-static void test_a_head_that_has_just_started_again_is_asked_again(void **state)
+static void in_turn(bool is_killed,
+                    void (*const *changes)(struct asking *a, bool is_killed),
+                    size_t count)
 {
-    struct ms_error err = {0};
-    struct head h;
+    struct asking a;
+
+    for (size_t i = 0; i < count; i++) {
+        join(&a);
+        changes[i](&a, is_killed);
+        leave(&a);
+    }
+}
+
+static void check_all(bool is_killed)
+{
+    void (*const first[])(struct asking *, bool) = {submit, scale, restart};
+    void (*const last[])(struct asking *, bool) = {delete};
+
+    in_turn(is_killed, first, MS_COUNT(first));
+    assert_int_equal(count_lines("submitted"), 1);
+    assert_int_equal(count_lines("scales from"), 1);
+    assert_int_equal(count_lines("the job restarts"), 1);
+    assert_int_equal(count_restarts(), 2);
+    in_turn(is_killed, last, MS_COUNT(last));
+    wait_until(is_gone);
+}
+
+static void test_each_change_is_made_once_over_a_link_that_breaks(void **state)
+{
+    (void)state;
+    check_all(false);
+}
+
+static void test_each_change_is_made_once_by_a_head_that_is_killed(void **state)
+{
+    (void)state;
+    check_all(true);
+}
+
+/* What was asked again is not in anybody's way afterwards. */
+static void test_nothing_stays_of_who_has_asked(void **state)
+{
+    Muster__JobRef want = MUSTER__JOB_REF__INIT;
+    const Muster__Status *st;
+    struct ms_head_op *op;
+    struct asking a;
 
     (void)state;
-    assert_int_equal(ask_stop(&h, -EAGAIN, 2, &err), 0);
-    assert_int_equal(h.questions, 3);
+    want.name = job_name;
+    join(&a);
+    assert_int_equal(ask(a.joined, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want.base),
+                     -ENXIO);
+    st = ops_status(serve_head, &op);
+    assert_int_equal(st->n_drivers, 0); /* it is none */
+    ms_head_op_unref(op);
+    submit(&a, true);
+    assert_int_equal(ask(a.joined, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB, &want.base),
+                     0);
+    assert_int_equal(ask(a.joined, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB, &want.base),
+                     -ENXIO);
+    leave(&a);
+    join(&a);
+    submit(&a, false); /* the name is free */
+    leave(&a);
 }
 
-static void test_a_refusal_is_final(void **state)
+static void test_a_head_that_is_not_there(void **state)
 {
+    uint8_t secret[MS_SESSION_SECRET_SIZE] = {0};
     struct ms_error err = {0};
-    struct head h;
 
     (void)state;
-    assert_int_equal(ask_stop(&h, -EALREADY, 1, &err), -EREMOTEIO);
-    assert_int_equal(h.questions, 1);
-    assert_int_equal(err.code, -EALREADY);
-    assert_string_equal(err.text, "not now");
+    assert_null(
+        ms_jobs_head_join("/nobody/listens", secret, OPS_DEADLINE_NS, false, &err));
+    assert_int_equal(err.code, -ENOENT);
 }
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, serve_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_head_that_has_just_started_again_is_asked_again),
-        cmocka_unit_test(test_a_refusal_is_final),
+        TEST(test_each_change_is_made_once_over_a_link_that_breaks),
+        TEST(test_each_change_is_made_once_by_a_head_that_is_killed),
+        TEST(test_nothing_stays_of_who_has_asked),
+        cmocka_unit_test(test_a_head_that_is_not_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,8 @@ static bool forward(struct proxy *p, unsigned i, int from)
         return errno == EAGAIN;
     if (n == 0)
         return false;
+    if (p->is_held && from == 1)
+        return true;
     if (p->delay_ns)
         poll(NULL, 0, (int)(p->delay_ns / MS_NS_PER_MS));
     return write_all(p->pairs[i].fd[!from], data, (size_t)n);
@@ -230,4 +232,11 @@ void proxy_reset(struct proxy *p)
     p->changes++;
     pthread_mutex_unlock(&p->lock);
     wake(p);
+}
+
+void proxy_hold(struct proxy *p, bool is_held)
+{
+    pthread_mutex_lock(&p->lock);
+    p->is_held = is_held;
+    pthread_mutex_unlock(&p->lock);
 }

@@ -6,6 +6,7 @@
  *   proxy_heal    as before; with drop_old the connections of before stay mute, as after a
  *                 cut that was too long for TCP
  *   proxy_reset   all connections are reset
+ *   proxy_hold    what the target says from now on is lost
  *   delay_ns      each piece is held for so long, in both directions
  */
 #ifndef MS_WIRE_TEST_PROXY_H
@@ -25,7 +26,7 @@ struct proxy {
     int listen_fd, wake[2];
     pthread_t thread;
     pthread_mutex_t lock;
-    bool is_cut, stop;
+    bool is_cut, is_held, stop;
     int64_t delay_ns;
     unsigned accepted;
     unsigned changes; /* of what is below, by the test */
@@ -44,5 +45,6 @@ void proxy_rig_start(struct proxy *p, struct rig *rig);
 void proxy_cut(struct proxy *p);
 void proxy_heal(struct proxy *p, bool drop_old);
 void proxy_reset(struct proxy *p);
+void proxy_hold(struct proxy *p, bool is_held);
 
 #endif

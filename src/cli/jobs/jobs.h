@@ -32,26 +32,20 @@ enum ms_exit ms_jobs_target(struct ms_target *t,
                             const struct ms_cli *cli,
                             const char *job,
                             bool start);
-/* The head of a job that is elsewhere. */
-void ms_jobs_target_elsewhere(struct ms_target *t,
-                              const struct ms_cli *cli,
-                              const struct ms_job_elsewhere *e);
-
-/* Ask it, and say nothing: 0, or a negative errno with the reason; -EREMOTEIO: the head's
- * own words and code (-ENXIO: there is no such job). */
-int ms_jobs_try(const struct ms_target *t,
+/* Ask it over a link (session/jobs_head.h), and say nothing: 0, or a negative errno with the
+ * reason; -EREMOTEIO: the head's own words and code (-ENXIO: there is no such job). A head that
+ * is not there is waited for if it is patient. */
+int ms_jobs_try(struct ms_target *t,
+                bool is_patient,
                 Muster__DriverToHead__BodyCase what,
                 const ProtobufCMessage *want,
-                int64_t timeout_ns,
                 ProtobufCMessage **answer,
                 struct ms_error *err);
-/* The same; what fails is said. */
-enum ms_exit ms_jobs_ask(const struct ms_target *t,
+/* Patiently; what fails is said. */
+enum ms_exit ms_jobs_ask(struct ms_target *t,
                          Muster__DriverToHead__BodyCase what,
                          const ProtobufCMessage *want,
                          ProtobufCMessage **answer);
-enum ms_exit
-ms_jobs_fail(const struct ms_target *t, int rc, const struct ms_error *err);
 
 /* What stands in it, cut to what a job's file may have; NULL: errno says why. */
 char *ms_jobs_read_text(const char *path);

@@ -146,7 +146,7 @@ static void forget_note(void)
     struct ms_jobs_absent known = {0};
     char path[PATH_MAX];
 
-    ms_jobs_session(NULL, 0, &known);
+    ms_jobs_look_for_keeper(&known);
     if (known.is_kept && known.keeper == getpid() && path_of(MS_JOBS_KEEPER, path) == 0)
         unlink(path);
 }

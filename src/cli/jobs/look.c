@@ -72,12 +72,13 @@ static Muster__JobStatus *look_elsewhere(const struct ms_cli *cli,
     struct ms_error why = {0};
     char stage[] = "not reached";
 
-    ms_jobs_target_elsewhere(&t, cli, e);
+    ms_target_init_jobs(&t, cli, &e->head);
+    t.timeout_ns = ELSEWHERE_NS;
     want.name = (char *)(uintptr_t)e->job;
     if (ms_jobs_try(&t,
+                    false,
                     MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB,
                     &want.base,
-                    ELSEWHERE_NS,
                     &answer,
                     &why) == 0)
         return (Muster__JobStatus *)answer;
@@ -105,10 +106,11 @@ ask_here(const struct ms_cli *cli, bool may_lack, ProtobufCMessage **answer)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
     Muster__ListJobs want = MUSTER__LIST_JOBS__INIT;
+    struct ms_jobs_absent absent = {0};
     struct ms_jobs_head here;
     enum ms_exit code;
 
-    if (may_lack && ms_jobs_head_find(NULL, &here, NULL) == -ENOENT) {
+    if (may_lack && ms_jobs_head_find(NULL, &here, &absent, NULL) == -ENOENT) {
         *answer = (ProtobufCMessage *)ms_proto_create(&muster__jobs__descriptor);
         return *answer ? MS_EXIT_OK : ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
     }
@@ -219,7 +221,7 @@ enum ms_exit ms_jobs_get(const struct ms_cli *cli, const char *name)
 /* ---- wait -------------------------------------------------------------------------- */
 
 /* A head that is away is waited for: its supervisor starts it again. */
-static enum ms_exit ask_wait(const struct ms_target *t,
+static enum ms_exit ask_wait(struct ms_target *t,
                              const char *name,
                              int64_t until_ns,
                              Muster__JobStatus **out)

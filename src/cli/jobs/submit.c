@@ -43,10 +43,8 @@ static char *find_python(char out[PATH_MAX])
     return out;
 }
 
-static enum ms_exit send(const struct ms_cli *cli,
-                         const struct ms_target *t,
-                         char *text,
-                         Muster__JobStatus **out)
+static enum ms_exit
+send(const struct ms_cli *cli, struct ms_target *t, char *text, Muster__JobStatus **out)
 {
     Muster__SubmitJob m = MUSTER__SUBMIT_JOB__INIT;
     Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;

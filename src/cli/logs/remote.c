@@ -165,9 +165,9 @@ static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
     ms_remote_log_want(f, l, &want);
     if (f->job) /* a node that has not come yet has nothing */
         rc = ms_jobs_try(f->target,
+                         true,
                          MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
                          &want.base,
-                         f->target->timeout_ns,
                          &answer,
                          &err);
     else if (ms_target_ask(f->target,
@@ -229,7 +229,7 @@ static size_t read_all(struct ms_remote_logs *f)
     return failed;
 }
 
-enum ms_exit ms_remote_logs_show(const struct ms_target *t,
+enum ms_exit ms_remote_logs_show(struct ms_target *t,
                                  const struct ms_logview *v,
                                  const Muster__JobStatus *job)
 {

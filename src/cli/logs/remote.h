@@ -31,7 +31,7 @@ struct ms_remote_log {
 };
 
 struct ms_remote_logs {
-    const struct ms_target *target;
+    struct ms_target *target;
     const struct ms_logview *view;
     struct ms_remote_log *at;
     size_t count;
@@ -44,7 +44,7 @@ struct ms_remote_logs {
 
 /* What `v` selects: its `single` means all workers, or the agents. `job` is v->job as the head
  * knows it, or NULL. */
-enum ms_exit ms_remote_logs_show(const struct ms_target *t,
+enum ms_exit ms_remote_logs_show(struct ms_target *t,
                                  const struct ms_logview *v,
                                  const Muster__JobStatus *job);
 

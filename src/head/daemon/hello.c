@@ -142,7 +142,8 @@ static bool is_learning(const struct ms_head *h)
     return h->session.was_left && ms_now_ns() < h->started_ns + h->link_grace_ns;
 }
 
-/* A worker may make clusters too, for as long as it lives; others only of a daemon. */
+/* A worker may make clusters too, for as long as it lives, and a tool may ask; others join
+ * daemons alone. */
 static int check_driver(const struct ms_head *h,
                         const Muster__DriverHello *hello,
                         struct ms_error *err)
@@ -156,7 +157,7 @@ static int check_driver(const struct ms_head *h,
         return slot && ms_slot_is_live(slot)
                    ? 0
                    : ms_error_set(err, -ESRCH, "that worker has ended");
-    if (h->is_daemon)
+    if (h->is_daemon || hello->tool)
         return 0;
     return ms_error_set(err,
                         -EPERM,

@@ -5,6 +5,7 @@
 #include "head/drivers/driver_impl.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
+#include "head/jobs/asked.h"
 #include "head/kv/kv_ask.h"
 #include "head/nodes/dialled.h"
 #include "head/nodes/node.h"
@@ -31,6 +32,13 @@ uint64_t ms_driver_id(const struct ms_driver *d)
 uint64_t ms_driver_worker(const struct ms_driver *d)
 {
     return d && d->hello ? d->hello->worker : 0;
+}
+
+enum ms_asker ms_driver_asker(const struct ms_driver *d)
+{
+    if (d->hello && d->hello->tool)
+        return MS_ASKER_TOOL;
+    return ms_driver_worker(d) ? MS_ASKER_WORKER : MS_ASKER_DRIVER;
 }
 
 struct ms_driver *ms_driver_find(const struct ms_head *h, uint64_t id)
@@ -195,6 +203,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns, const char *why)
     ms_head_rendezvous_lose(h, d->id);
     ms_head_shards_driver_gone(h, d->id);
     ms_fleet_driver_gone(h, d->id);
+    ms_asked_settle(h->jobs, d->id, UINT64_MAX, NULL, 0);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !ms_cluster_outlives_driver(c))
             ms_head_op_unref(ms_head_destroy_cluster(h, c->name, false, 0, grace_ns));

@@ -14,7 +14,9 @@
  * (wire/link/requests.h).
  *
  * A worker that asks its head for something is a driver that makes no clusters: its link
- * tells who it is (DriverHello.worker).
+ * tells who it is (DriverHello.worker). A tool is one that only asks, as a command does
+ * (DriverHello.tool): it is not counted among drivers, and a head that is part of another
+ * driver takes it too.
  *
  * The driver of an embedded head is the process itself: a NULL pointer, with the id 0.
  *
@@ -25,6 +27,7 @@
 
 #include "base/error.h"
 #include "cluster/registry.h"
+#include "head/ops/verbs.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
 #include "wire/link/link.h"
@@ -64,6 +67,8 @@ enum { MS_OWNER_TEXT_MAX = 256 };
 uint64_t ms_driver_id(const struct ms_driver *d);
 /* The uid of the worker that it is; 0: it is a driver. */
 uint64_t ms_driver_worker(const struct ms_driver *d);
+/* What it is as one who asks: a driver, a worker or a tool. */
+enum ms_asker ms_driver_asker(const struct ms_driver *d);
 /* NULL if there is none. */
 struct ms_driver *ms_driver_find(const struct ms_head *h, uint64_t id);
 

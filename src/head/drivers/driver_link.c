@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "head/drivers/driver_impl.h"
 #include "head/head_impl.h"
+#include "head/jobs/asked.h"
 #include "head/ops/answer.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
@@ -82,7 +83,7 @@ static void begin(struct ms_driver *d, Muster__DriverToHead *m)
     d->running++;
     op->request = m;
     op->pending.number = m->request;
-    op->asker = ms_driver_worker(d) ? MS_ASKER_WORKER : MS_ASKER_DRIVER;
+    op->asker = ms_driver_asker(d);
     op->driver = d;
     op->on_done = on_done;
     op->done_arg = d;
@@ -113,6 +114,7 @@ static bool take_message(struct ms_driver *d, const uint8_t *body, size_t len)
     if (!m)
         return false;
     ms_replies_settle(&d->replies, m->answered, m->arrived, m->n_arrived);
+    ms_asked_settle(d->head->jobs, d->id, m->answered, m->arrived, m->n_arrived);
     if (m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE) {
         d->goodbye = m->request;
         ms_driver_end(d, ms_head_grace(m->goodbye->grace_ns), "it said goodbye");
@@ -176,14 +178,14 @@ static const struct ms_link_ops link_ops = {
     .on_suspect = on_suspect,
 };
 
-/* Without workers. */
+/* Without workers and tools. */
 static size_t count_drivers(const struct ms_head *h)
 {
     const struct ms_driver *d;
     size_t count = 0, at = 0;
 
     while ((d = ms_map_next(&h->drivers, &at)))
-        count += !ms_driver_worker(d);
+        count += ms_driver_asker(d) == MS_ASKER_DRIVER;
     return count;
 }
 
@@ -200,7 +202,7 @@ static int check_hello(struct ms_head *h,
                             "this driver was silent for more than %.3g s, and its "
                             "clusters were ended",
                             (double)h->link_grace_ns / (double)MS_NS_PER_S);
-    if (!d && !hello->worker && count_drivers(h) >= MS_DRIVERS_MAX)
+    if (!d && !hello->worker && !hello->tool && count_drivers(h) >= MS_DRIVERS_MAX)
         return ms_error_set(err,
                             -ENOSPC,
                             "there are %u drivers; a head can have no more",

@@ -133,7 +133,8 @@ void ms_driver_report(const struct ms_driver *d, const char *gone)
     char peer[MS_ADDR_TEXT_MAX] = "";
     Muster__DriverStatus *status;
 
-    if (!h->on_driver || !d->hello || ms_driver_worker(d) || h->stop_op)
+    if (!h->on_driver || !d->hello || ms_driver_asker(d) != MS_ASKER_DRIVER ||
+        h->stop_op)
         return;
     status = ms_driver_status(d);
     if (!status)

@@ -94,10 +94,9 @@ static void on_open(void *arg)
     ms_link_send(u->wire, &u->hello->base);
 }
 
-/* Of a head that was there, and of a job's. */
 static bool is_patient(const struct ms_uplink *u)
 {
-    return u->head_id != 0 || u->is_of_job;
+    return u->head_id != 0 || u->is_patient;
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
@@ -215,6 +214,7 @@ static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
     driver.host_id = ms_field_text(ms_host_id());
     driver.script = ms_field_text(o->script);
     driver.worker = o->worker;
+    driver.tool = o->tool;
     driver.context = &context;
     hello.version = version;
     hello.protocol = MS_FRAME_VERSION;
@@ -249,7 +249,8 @@ static int uplink_init(struct ms_head *h,
         return ms_error_sys(err, -ENOMEM, "cannot join");
     u->head = h;
     u->tls = a->tls;
-    u->is_of_job = getenv("MUSTER_JOB") != NULL; /* in the caller's thread */
+    /* that of a job is started again when it is killed */
+    u->is_patient = o->is_patient || getenv("MUSTER_JOB"); /* in the caller's thread */
     u->addresses = strdup(a->addresses);
     u->hello = hello_message(o);
     ms_requests_init(&u->requests);
@@ -343,11 +344,13 @@ struct ms_head *ms_head_join(const struct ms_head_options *o,
     return NULL;
 }
 
+bool ms_head_is_away(const struct ms_head *h)
+{
+    return h->uplink && h->uplink->state != MS_UPLINK_READY;
+}
+
 const char *ms_head_op_delay(const struct ms_head_op *op)
 {
-    const struct ms_uplink *u = op->head->uplink;
-
-    return u && u->state != MS_UPLINK_READY
-               ? "the head is away, and has not come back in time"
-               : "there was no answer in time";
+    return ms_head_is_away(op->head) ? "the head is away, and has not come back in time"
+                                     : "there was no answer in time";
 }

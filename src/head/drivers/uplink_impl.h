@@ -34,8 +34,7 @@ struct ms_uplink {
     _Atomic enum ms_uplink_state state; /* read by those who wait, too */
     char *addresses;
     enum ms_tls_mode tls;
-    bool
-        is_of_job; /* the head is started again when it is killed, also before we joined */
+    bool is_patient; /* the head is waited for, also before we joined */
     Muster__DriverToHead *hello;
     struct ms_link *wire;
     uint64_t head_id;            /* that welcomed us last; 0: none has */

@@ -108,19 +108,27 @@ void ms_hosted_forget(struct ms_hosted *job)
     job->is_forgotten = true;
 }
 
+/* With who has asked for it: both or neither. */
 static int keep_event(struct ms_hosted *job,
-                      const struct ms_buf *event,
+                      const struct ms_job_waiting *w,
                       int64_t now_ns,
                       struct ms_error *err)
 {
+    bool is_asked = w->is_asked && job->jobs->asked.op;
     Muster__KeptJobEvent m = MUSTER__KEPT_JOB_EVENT__INIT;
     char key[96];
-    int rc;
+    int rc = is_asked ? ms_journal_begin(journal_of(job), err) : 0;
 
+    if (rc < 0)
+        return rc;
     m.time_ns = now_ns;
-    m.event = (ProtobufCBinaryData){event->len, event->data};
+    m.event = (ProtobufCBinaryData){w->data.len, w->data.data};
     ms_hosted_number_key(job, job->event_number + 1, key);
     rc = write_message(job, MS_PERSIST_JOB_EVENT, key, &m.base, err);
+    if (is_asked && rc == 0)
+        rc = ms_asked_keep(job, err);
+    if (is_asked)
+        rc = ms_journal_commit(journal_of(job), rc, err);
     if (rc == 0)
         job->event_number++;
     return rc;
@@ -253,7 +261,7 @@ static int take(struct ms_hosted *job, const struct ms_job_waiting *w)
     rc = ms_job_core_check(job->core, &read.event, NULL) < 0;
     if (rc == 0) {
         if (w->is_kept)
-            rc = keep_event(job, &w->data, now_ns, &job->journal);
+            rc = keep_event(job, w, now_ns, &job->journal);
         if (rc == 0)
             rc = ms_job_core_step(
                 job->core, &read.event, now_ns, &actions, &count, NULL);

@@ -3,6 +3,7 @@
 #define MS_HEAD_JOBS_HOSTED_H
 
 #include "base/list.h"
+#include "head/jobs/asked.h"
 #include "head/jobs/ends.h"
 #include "head/jobs/jobs.h"
 #include "head/jobs/ranks.h"
@@ -91,6 +92,7 @@ struct ms_jobs {
     char *ray; /* where machines of jobs on Ray come from; NULL: there are none */
     struct ms_list all;
     struct ms_list waiting; /* operations that wait for events, or for an end */
+    struct ms_asked asked;
     struct ms_timer recover, later;
     struct ms_job_demand machine; /* queue.c; nothing: not looked at yet */
     size_t count;

@@ -331,6 +331,7 @@ int ms_jobs_open(struct ms_head *h,
     j->head = h;
     ms_list_init(&j->all);
     ms_list_init(&j->waiting);
+    ms_list_init(&j->asked.all);
     snprintf(j->agent_path, sizeof j->agent_path, "%s", agent_path);
     j->ray = ray ? strdup(ray) : NULL;
     if (ray && !j->ray)
@@ -342,6 +343,8 @@ int ms_jobs_open(struct ms_head *h,
         return ms_error_set(err, -ENOMEM, "out of memory");
     rc = ms_jobs_read(j, err);
     if (rc == 0)
+        rc = ms_asked_open(j, err);
+    if (rc == 0)
         ms_timer_set(&j->recover, 0);
     return rc;
 }
@@ -352,10 +355,16 @@ void ms_jobs_destroy(struct ms_jobs *j)
         return;
     ms_list_each (job, &j->all, struct ms_hosted, link)
         ms_hosted_destroy(job);
+    ms_asked_close(&j->asked);
     ms_timer_finish(&j->recover);
     ms_timer_finish(&j->later);
     free(j->ray);
     free(j);
+}
+
+const struct ms_list *ms_jobs_waiting(const struct ms_jobs *j)
+{
+    return j ? &j->waiting : NULL;
 }
 
 void ms_jobs_quit(struct ms_jobs *j)

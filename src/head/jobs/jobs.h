@@ -6,7 +6,7 @@
  *
  *   jobs.c      all jobs: opening, the end; what the rest of the head tells them
  *   queue.c     which of them may start, and what the others wait for
- *   ask.c       the verbs; status.c: what they answer
+ *   ask.c       the verbs; status.c: what they answer; asked.c: none is carried out twice
  *   feed.c      one job: an event into the journal and the core, actions out
  *   act.c       actions, by the table of what each of them is; act_role.c: those of roles
  *   beats.c     processes that are there and silent
@@ -33,6 +33,7 @@
 struct ms_fleet;
 struct ms_head;
 struct ms_jobs;
+struct ms_list;
 
 /* h->jobs, with those of the journal; the head listens already. `agent_path` is the muster
  * executable, `ray` the address of Ray (NULL: there is none). 0, or why not. */
@@ -59,6 +60,8 @@ bool ms_jobs_has(const struct ms_jobs *j, uint64_t id);
 /* A warning among the events of the job with this id; without such a job nothing. */
 void ms_jobs_note(struct ms_jobs *j, uint64_t id, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Operations that wait for events of jobs, or their end; NULL: it has no jobs. */
+const struct ms_list *ms_jobs_waiting(const struct ms_jobs *j);
 /* The head ends: from now on nothing that happens is an event of a job. */
 void ms_jobs_quit(struct ms_jobs *j);
 /* After that: machines of jobs are given back; the jobs stay in the journal. True when

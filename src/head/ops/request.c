@@ -3,6 +3,7 @@
 #include "base/proto.h"
 #include "head/drivers/uplink.h"
 #include "head/head_impl.h"
+#include "head/jobs/asked.h"
 #include "head/ops/op.h"
 #include "head/ops/verbs.h"
 #include "head/ops/waiting.h"
@@ -34,7 +35,7 @@ int ms_head_request_run(struct ms_head_op *op)
     if (v->waits == MS_WAITS_FOR_NODES && op->driver && ms_head_wait_for_nodes(op))
         return 0;
     may_wait = v->waits == MS_WAITS_IF_UNKNOWN && (op->driver || !v->on_any_thread);
-    rc = v->run(op);
+    rc = v->is_kept ? ms_asked_run(op, v->run) : v->run(op);
     if (rc >= 0)
         return 0; /* it may be completed, and freed */
     return may_wait && is_unknown(rc) && ms_head_wait_for_nodes(op) ? 0 : rc;

@@ -22,6 +22,7 @@
 #define NODES      .waits = MS_WAITS_FOR_NODES
 #define IF_UNKNOWN .waits = MS_WAITS_IF_UNKNOWN
 #define ANY_THREAD .on_any_thread = true
+#define KEPT       .is_kept = true
 
 static const struct ms_verb verbs[] = {
     /* the link's own (drivers/) */
@@ -112,6 +113,7 @@ static const struct ms_verb verbs[] = {
 
     /* jobs */
     {CHANGE(SUBMIT_JOB, JOB, ANYBODY, ms_jobs_submit_run),
+     KEPT,
      .http = {"POST", "api/v1/jobs", NULL}},
     {QUESTION(LIST_JOBS, JOBS, ANYBODY, ms_jobs_list_run),
      .http = {"GET", "api/v1/jobs", NULL}},
@@ -122,16 +124,22 @@ static const struct ms_verb verbs[] = {
     {QUESTION(JOB_EVENTS, JOB_EVENTS, ANYBODY, ms_jobs_events_run),
      .http = {"GET", "api/v1/jobs/{name}/events", NULL}},
     {CHANGE(SUSPEND_JOB, JOB, ANYBODY, ms_jobs_suspend_run),
+     KEPT,
      .http = {"POST", "api/v1/jobs/{name}/suspend", NULL}},
     {CHANGE(RESUME_JOB, JOB, ANYBODY, ms_jobs_resume_run),
+     KEPT,
      .http = {"POST", "api/v1/jobs/{name}/resume", NULL}},
     {CHANGE(STOP_JOB, JOB, ANYBODY, ms_jobs_stop_run),
+     KEPT,
      .http = {"POST", "api/v1/jobs/{name}/stop", NULL}},
     {CHANGE(DELETE_JOB, JOB, ANYBODY, ms_jobs_delete_run),
+     KEPT,
      .http = {"DELETE", "api/v1/jobs/{name}", NULL}},
     {CHANGE(SCALE_JOB, JOB, ANYBODY, ms_jobs_scale_run),
+     KEPT,
      .http = {"POST", "api/v1/jobs/{name}/scale", NULL}},
     {CHANGE(RESTART_JOB, JOB, ANYBODY, ms_jobs_restart_run),
+     KEPT,
      .http = {"POST", "api/v1/jobs/{name}/restart", NULL}},
 };
 

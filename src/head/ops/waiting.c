@@ -4,6 +4,7 @@
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
+#include "head/jobs/jobs.h"
 #include "head/kv/barrier.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
@@ -115,9 +116,10 @@ void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
         &h->place.waits,
         &h->creating,
         &h->kv.waiting,
+        ms_jobs_waiting(h->jobs),
     };
 
-    for (size_t i = 0; i < MS_COUNT(lists); i++)
+    for (size_t i = 0; i < MS_COUNT(lists) && lists[i]; i++)
         ms_list_each (op, lists[i], struct ms_head_op, wait_link)
             if (op->driver == d)
                 ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");

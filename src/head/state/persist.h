@@ -27,13 +27,14 @@ enum { MS_PERSIST_RENDEZVOUS = 6, MS_PERSIST_SHARDS = 7 };
 
 /* Spaces of the journal that are of jobs/: what was submitted, by name; events of cores, by
  * "name/number"; snapshots of cores, by name; lines of the explanation, by "name/number";
- * incarnations, by "name/role". */
+ * incarnations, by "name/role"; changes that were asked over links, by "driver/number". */
 enum {
     MS_PERSIST_JOB = 16,
     MS_PERSIST_JOB_EVENT,
     MS_PERSIST_JOB_CORE,
     MS_PERSIST_JOB_LINE,
     MS_PERSIST_JOB_ROLE,
+    MS_PERSIST_JOB_ASKED,
 };
 
 struct ms_persist {
