@@ -1,5 +1,6 @@
 /* Requests by HTTP: the same bytes in pieces of any size give the same requests, and what
  * comes out keeps within the limits. */
+#include "base/buf.h"
 #include "io/http/parse.h"
 
 #include <assert.h>
@@ -35,24 +36,37 @@ static uint64_t mix_request(uint64_t sum, const struct ms_http_request *r)
     return mix(sum, r->body, r->body_len);
 }
 
-/* All requests in it, `step` bytes at a time; how it ended is part of the sum. */
-static uint64_t parse_all(const uint8_t *data, size_t size, size_t step)
+/* All requests in it, `step` bytes at a time, with or without their bodies in parts; how it ended is
+ * part of the sum. */
+static uint64_t parse_all(const uint8_t *data, size_t size, size_t step, bool streams)
 {
+    struct ms_buf parts = {0};
     struct ms_http_parser p;
     uint64_t sum = 14695981039346656037u;
     enum ms_http_event event = MS_HTTP_MORE;
     size_t at = 0;
 
     ms_http_parser_init(&p);
-    while (event != MS_HTTP_BAD && (at < size || event == MS_HTTP_HEAD)) {
+    while (event != MS_HTTP_BAD && (at < size || ms_http_parser_is_whole(&p))) {
         size_t n = size - at < step ? size - at : step, used;
 
         event = ms_http_parser_feed(&p, data + at, n, &used);
         assert(used <= n && (event != MS_HTTP_MORE || used == n));
         at += used;
-        if (event == MS_HTTP_HEAD)
+        if (event == MS_HTTP_HEAD) {
             p.body_max = BODY_MAX;
+            p.is_streamed = streams;
+        }
+        if (event == MS_HTTP_PART &&
+            ms_buf_append(&parts, p.request.body, p.request.body_len) < 0)
+            abort();
         if (event == MS_HTTP_REQUEST) {
+            if (streams) {
+                assert(!p.request.body_len);
+                p.request.body = parts.data;
+                p.request.body_len = parts.len;
+                parts.len = 0;
+            }
             sum = mix_request(sum, &p.request);
             ms_http_parser_next(&p);
         }
@@ -60,14 +74,16 @@ static uint64_t parse_all(const uint8_t *data, size_t size, size_t step)
     if (event == MS_HTTP_BAD)
         sum = mix(sum, &p.status, sizeof p.status);
     ms_http_parser_finish(&p);
+    ms_buf_finish(&parts);
     return sum;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint64_t whole = parse_all(data, size, size ? size : 1);
+    uint64_t whole = parse_all(data, size, size ? size : 1, false);
 
-    assert(parse_all(data, size, 1) == whole);
-    assert(parse_all(data, size, 7) == whole);
+    assert(parse_all(data, size, 1, false) == whole);
+    assert(parse_all(data, size, 3, true) == whole);
+    assert(parse_all(data, size, 7, false) == whole);
     return 0;
 }

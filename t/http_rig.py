@@ -1,5 +1,6 @@
 """Workers for HTTP, and a client that sends what AReaL's clients send."""
 
+import base64
 import dataclasses
 import enum
 import http.client
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import muster
+import numpy as np
 
 
 class Color(enum.Enum):
@@ -158,3 +160,38 @@ class Client:
         assert (got, answer["status"]) == (status, "error"), answer
         assert part in answer["error"]
         return answer
+
+
+class DataClient(Client):
+    """As RTensor's HTTP does it."""
+
+    def ask(self, method: str, path: str, data: bytes = b"") -> tuple[int, str, Any]:
+        headers = (
+            {} if method in ("PUT", "GET") else {"Content-Type": "application/json"}
+        )
+        headers["Authorization"] = f"Bearer {self.token}"
+        conn = self.connect()
+        try:
+            conn.request(method, path, data or None, headers)
+            answer = conn.getresponse()
+            kind = answer.getheader("Content-Type", "")
+            return answer.status, kind, json.loads(answer.read())
+        finally:
+            conn.close()
+
+    def ids(self, method: str, path: str, *ids: str) -> tuple[int, str, Any]:
+        return self.ask(method, path, json.dumps({"shard_ids": list(ids)}).encode())
+
+
+def encoded(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    return {
+        "type": "ndarray",
+        "data": base64.b64encode(array.tobytes()).decode(),
+        "shape": list(array.shape),
+        "dtype": array.dtype.str,
+    }
+
+
+def put(client: DataClient, name: str, value: dict[str, Any]) -> None:
+    status, _, answer = client.ask("PUT", f"/data/{name}", json.dumps(value).encode())
+    assert (status, answer) == (200, {"status": "ok", "shard_id": name})

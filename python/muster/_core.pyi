@@ -475,8 +475,9 @@ class Host:
 
     def shard_find(
         self, id: str, /
-    ) -> tuple[str, str, str, tuple[Any, int], int] | None:
-        """Its type ("tensor"), dtype, shape, (memory, offset) and bytes."""
+    ) -> tuple[str, str, str, list[tuple[Any, int, int]], int] | None:
+        """Its type ("tensor"), dtype, shape, the pieces of its bytes (memory, offset, bytes
+        of it), and how many these are in all."""
 
     def shard_remove(self, id: str, /) -> bool: ...
     def end(self) -> None: ...

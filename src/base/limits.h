@@ -74,7 +74,11 @@
 #define MS_HTTP_RATE_MIN        ((uint64_t)64 << 10) /* bytes a second of a body */
 #define MS_HTTP_TENSORS_MAX     (1u << 20)           /* tensors kept for others */
 #define MS_HTTP_TENSOR_ID_MAX   256u                 /* characters */
-#define MS_HTTP_TENSORS_OWN_MAX ((uint64_t)4 << 30) /* of these, outside of the store */
+#define MS_HTTP_TENSOR_SMALL    ((size_t)64 << 10) /* bytes; others are in the store */
+#define MS_HTTP_TENSORS_OWN_MAX ((uint64_t)256 << 20) /* of all that are not */
+#define MS_HTTP_PUT_MAX         ((uint64_t)1 << 40) /* bytes of a tensor that is PUT */
+#define MS_HTTP_PIECE_MIN       ((uint64_t)1536 << 10) /* of it in one object: as much as */
+#define MS_HTTP_PIECE_MAX       ((uint64_t)15 << 20) /* has arrived, between these */
 #define MS_HTTP_TENSOR_LEASE_NS (6 * 3600 * MS_NS_PER_S) /* one that nobody asks for */
 
 /* Plain data */

@@ -11,7 +11,7 @@ static uint16_t brain_of(uint32_t bits)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-void ms_bfloat16_narrow(uint8_t *data, size_t count)
+void ms_bfloat16_narrow(const uint8_t *data, size_t count, uint8_t *out)
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t wide;
@@ -19,7 +19,7 @@ void ms_bfloat16_narrow(uint8_t *data, size_t count)
 
         memcpy(&wide, data + i * sizeof wide, sizeof wide);
         brain = htole16(brain_of(le32toh(wide)));
-        memcpy(data + i * sizeof brain, &brain, sizeof brain);
+        memcpy(out + i * sizeof brain, &brain, sizeof brain);
     }
 }
 

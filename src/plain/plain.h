@@ -138,8 +138,8 @@ struct ms_plain_item {
     };
 };
 
-/* float32 to bfloat16 in place, to the nearest, as torch does; and back into `out`. */
-void ms_bfloat16_narrow(uint8_t *data, size_t count);
+/* float32 to bfloat16, to the nearest, as torch does (`out` may be `data`); and back. */
+void ms_bfloat16_narrow(const uint8_t *data, size_t count, uint8_t *out);
 void ms_bfloat16_widen(const uint8_t *data, size_t count, uint8_t *out);
 
 /* The value in [c.at, c.end). 0 or -EBADMSG. */

@@ -2,6 +2,7 @@
 #include "core/worker/host_object.h"
 #include "store.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "worker/http/http.h"
 
@@ -13,28 +14,45 @@ static struct ms_worker_http *http_of(PyObject *self)
     return host_is_forgotten(h) ? NULL : ms_host_http(h->host);
 }
 
-/* Its bytes: [offset, offset + len) of an object of the store, or a copy of a buffer. */
-static int
-shard_set_bytes(struct ms_http_tensor *with, PyObject *from, size_t offset, size_t len)
+/* The bytes [offset, offset + len) of an object of the store. */
+static int keep_object(struct ms_worker_http *http,
+                       const struct ms_http_tensor *with,
+                       PyObject *from,
+                       unsigned long long offset)
 {
+    const struct ms_held *h = core_held_get(from);
+    struct ms_error err = {0};
+    int rc;
+
+    if (offset > h->len || with->len > h->len - offset)
+        return core_fail(PyExc_ValueError, "the object has fewer bytes");
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_worker_http_keep_object(http, with, h, offset, &err);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        core_store_raise(&err);
+    return rc;
+}
+
+/* A copy of a buffer. */
+static int
+keep_copy(struct ms_worker_http *http, struct ms_http_tensor *with, PyObject *from)
+{
+    struct ms_error err = {0};
     Py_buffer b;
+    int rc;
 
-    with->len = len;
-    if (PyObject_TypeCheck(from, core_held.type)) {
-        struct ms_held *h = core_held_get(from);
-
-        if (!h->read || offset > h->len || len > h->len - offset)
-            return core_fail(PyExc_ValueError, "these bytes are not here");
-        with->held = ms_held_ref(h);
-        with->bytes = h->read + offset;
-        return 0;
-    }
     if (PyObject_GetBuffer(from, &b, PyBUF_C_CONTIGUOUS) < 0)
         return -1;
-    with->len = (size_t)b.len;
-    with->bytes = with->memory = ms_bytes_copy(b.buf, with->len);
+    with->len = (uint64_t)b.len;
+    with->memory = ms_bytes_copy(b.buf, (size_t)b.len);
     PyBuffer_Release(&b);
-    return with->memory ? 0 : core_no_memory();
+    if (!with->memory)
+        return core_no_memory();
+    rc = ms_worker_http_keep(http, with, &err);
+    if (rc < 0)
+        core_store_raise(&err);
+    return rc;
 }
 
 /* (id, dtype, shape as JSON, an object of the store, offset, bytes; or a buffer, 0, 0) */
@@ -43,7 +61,6 @@ PyObject *host_shard_add(PyObject *self, PyObject *args)
     struct ms_http_tensor with = {.type = (char[]){"tensor"}};
     unsigned long long offset, len;
     struct ms_worker_http *http = http_of(self);
-    struct ms_error err = {0};
     PyObject *from;
 
     if (!http) {
@@ -52,30 +69,49 @@ PyObject *host_shard_add(PyObject *self, PyObject *args)
         return NULL;
     }
     if (!PyArg_ParseTuple(
-            args, "sssOKK", &with.id, &with.dtype, &with.shape, &from, &offset, &len) ||
-        shard_set_bytes(&with, from, offset, len) < 0)
+            args, "sssOKK", &with.id, &with.dtype, &with.shape, &from, &offset, &len))
         return NULL;
-    if (ms_worker_http_keep(http, &with, &err) < 0)
-        return core_store_raise(&err);
+    with.len = len;
+    if ((PyObject_TypeCheck(from, core_held.type)
+             ? keep_object(http, &with, from, offset)
+             : keep_copy(http, &with, from)) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
-/* Memory, and where in it the bytes begin. */
-static PyObject *shard_memory(const struct ms_http_tensor *shard)
+/* [(memory, offset, bytes)]: its pieces, which are read from now on. */
+static PyObject *shard_objects(const struct ms_http_pieces *p)
 {
-    PyObject *memory;
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_stored_name *names = calloc(p->count, sizeof *names);
+    MS_CLEANUP(ms_cleanup_free) struct ms_held **held = calloc(p->count, sizeof(*held));
+    PyObject *list = names && held ? PyList_New((Py_ssize_t)p->count) : NULL;
 
-    if (!shard->held)
-        return Py_BuildValue("y#i", shard->bytes, (Py_ssize_t)shard->len, 0);
-    memory = core_held_new(ms_held_ref(shard->held), CORE_HELD_READS);
-    return memory
-               ? Py_BuildValue("NK",
-                               memory,
-                               (unsigned long long)(shard->bytes - shard->held->read))
-               : NULL;
+    if (!names || !held)
+        core_no_memory();
+    for (size_t i = 0; list && i < p->count; i++)
+        ms_held_name(p->all[i].held, &names[i]);
+    if (list && core_store_attach(names, p->count, false, held) < 0)
+        Py_CLEAR(list);
+    for (size_t i = 0; held && i < p->count; i++) {
+        PyObject *memory =
+            list ? core_held_new(MS_TAKE(held[i]), CORE_HELD_READS) : NULL;
+        PyObject *piece = memory ? Py_BuildValue("NKK",
+                                                 memory,
+                                                 (unsigned long long)p->all[i].offset,
+                                                 (unsigned long long)p->all[i].len)
+                                 : NULL;
+
+        ms_held_unref(held[i]);
+        if (piece)
+            PyList_SetItem(list, (Py_ssize_t)i, piece);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
 }
 
-/* (id): (type, dtype, shape as JSON, (memory, offset), bytes), or None */
+/* (id): (type, dtype, shape as JSON, [(memory, offset, bytes)], bytes), or None */
 PyObject *host_shard_find(PyObject *self, PyObject *id)
 {
     struct ms_worker_http *http = http_of(self);
@@ -83,16 +119,23 @@ PyObject *host_shard_find(PyObject *self, PyObject *id)
     const char *text = PyUnicode_AsUTF8AndSize(id, NULL);
     struct ms_http_tensor *shard =
         text && s ? ms_http_tensors_find(s, text, ms_now_ns()) : NULL;
-    PyObject *found;
+    PyObject *found, *bytes;
 
     if (!shard)
         return text ? Py_NewRef(Py_None) : NULL;
-    found = Py_BuildValue("sssNK",
-                          shard->type,
-                          shard->dtype,
-                          shard->shape,
-                          shard_memory(shard),
-                          (unsigned long long)shard->len);
+    bytes = shard->pieces.count ? shard_objects(&shard->pieces)
+                                : Py_BuildValue("[(y#iK)]",
+                                                shard->memory,
+                                                (Py_ssize_t)shard->len,
+                                                0,
+                                                (unsigned long long)shard->len);
+    found = bytes ? Py_BuildValue("sssNK",
+                                  shard->type,
+                                  shard->dtype,
+                                  shard->shape,
+                                  bytes,
+                                  (unsigned long long)shard->len)
+                  : NULL;
     ms_http_tensor_unref(s, shard);
     return found;
 }

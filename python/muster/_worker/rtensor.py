@@ -14,6 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from muster import _core
+from muster.errors import StoreFull
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,28 +41,31 @@ class Backend:
 
         shard_id = str(uuid.uuid4())
         array = array_of(tensor.contiguous())
-        place: tuple[Any, int] = (array.reshape(-1).view(np.uint8), 0)
-        if array.nbytes >= _core.PAYLOAD_ARRAY_MIN and _core.piece_can():
-            (place,) = _core.piece_write([place[0]])
-        shape = json.dumps(list(tensor.shape))
-        dtype = str(tensor.dtype)
-        self.host.shard_add(shard_id, dtype, shape, *place, array.nbytes)
+        flat = array.reshape(-1).view(np.uint8)
+        names = shard_id, str(tensor.dtype), json.dumps(list(tensor.shape))
+        is_big = array.nbytes >= _core.PAYLOAD_ARRAY_MIN and _core.piece_can()
+        if not is_big:
+            try:
+                self.host.shard_add(*names, flat, 0, array.nbytes)
+                return shard_id
+            except StoreFull:  # there are many small ones in this process already
+                if not _core.piece_can():
+                    raise
+        (place,) = _core.piece_write([flat])
+        self.host.shard_add(*names, *place, array.nbytes)
         return shard_id
 
     def find(self, shard_id: str) -> Any:
         """A tensor that was kept here, to be written by its reader alone; or None."""
-        import numpy as np
 
-        from muster._data.remote_array import private_copy
         from muster._data.torch_arrays import dtype_of, tensor_of
 
         found = self.host.shard_find(shard_id)
         if found is None:
             return None
-        kind, dtype, shape, (memory, offset), nbytes = found
-        raw = np.frombuffer(memory, np.uint8, nbytes, offset)
+        kind, dtype, shape, pieces, nbytes = found
         numbers = dtype_of(dtype.removeprefix("torch."))
-        array = private_copy(raw).view(numbers).reshape(json.loads(shape))
+        array = _writable(pieces, nbytes).view(numbers).reshape(json.loads(shape))
         return tensor_of(array) if kind == "tensor" else array
 
     def fetch(self, shards: list[Any]) -> list[Any]:
@@ -75,6 +79,23 @@ class Backend:
         elsewhere = [each for each in shard_ids if not self.host.shard_remove(each)]
         if elsewhere:
             await self._remote.delete(node_addr, elsewhere)
+
+
+def _writable(pieces: list[tuple[Any, int, int]], nbytes: int) -> Any:
+    """Their bytes as one array. A piece that is alone is mapped; more are put together."""
+    import numpy as np
+
+    from muster._data.remote_array import private_copy
+
+    if len(pieces) == 1:
+        ((memory, offset, _),) = pieces
+        return private_copy(np.frombuffer(memory, np.uint8, nbytes, offset))
+    whole = np.empty(nbytes, np.uint8)
+    at = 0
+    for memory, offset, size in pieces:
+        whole[at : at + size] = np.frombuffer(memory, np.uint8, size, offset)
+        at += size
+    return whole
 
 
 _backend: Backend | None = None  # of this process

@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/http/text.h"
-#include "io/json.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -28,6 +27,7 @@ struct ms_http_conn {
     int64_t deadline_ns; /* the timer may fire earlier and looks at this */
     int64_t begun_ns;    /* the request that arrives */
     int64_t sent_ns;     /* the last progress of sending */
+    int64_t held_ns;     /* since when it is held */
 
     struct ms_http_parser parser;
     struct ms_buf in; /* read, not parsed: behind a request that waits */
@@ -39,6 +39,8 @@ struct ms_http_conn {
     void *tag;
     bool is_waiting; /* a request is out */
     bool is_head;    /* it is a HEAD */
+    bool is_taken;   /* a request arrives whose parts are taken */
+    bool is_held;
     bool close_after;
     bool is_refused;   /* something of it was not read */
     bool is_lingering; /* all is said; it is read until the client has heard it */
@@ -64,10 +66,19 @@ static void source_finish(struct ms_http_conn *c)
     c->source_left = 0;
 }
 
-static void conn_free(struct ms_http_conn *c)
+/* Who has the request that waits, or takes its parts, hears that it goes. */
+static void tell_gone(struct ms_http_conn *c)
 {
     const struct ms_http_server *s = c->server;
 
+    if ((c->is_waiting || c->is_taken) && s->ops->on_gone)
+        s->ops->on_gone(s->arg, c->tag);
+    c->is_taken = c->is_held = false;
+    c->tag = NULL;
+}
+
+static void conn_free(struct ms_http_conn *c)
+{
     assert(!c->is_inside);
     ms_list_remove(&c->link);
     set_proven(c);
@@ -79,8 +90,7 @@ static void conn_free(struct ms_http_conn *c)
     ms_buf_finish(&c->out);
     source_finish(c);
     ms_fd_close(&c->fd);
-    if (c->is_waiting && s->ops->on_gone)
-        s->ops->on_gone(s->arg, c->tag);
+    tell_gone(c);
     free(c);
 }
 
@@ -117,18 +127,21 @@ static int refill(struct ms_http_conn *c)
     return 0;
 }
 
-/* 0: all is sent; 1: the socket is full, or others have their turn; or a negative errno. */
+/* 0: all is sent; 1: the socket is full, it is held, or others have their turn; or a negative
+ * errno. */
 static int flush(struct ms_http_conn *c)
 {
     size_t made = 0;
 
     while (is_out(c)) {
         if (c->out_at == c->out.len) {
-            if (made >= TURN_SIZE)
+            if (made >= TURN_SIZE || c->is_held)
                 return 1;
             made += SOURCE_SIZE;
             if (refill(c) < 0)
                 return -ENOMEM;
+            if (!c->out.len)
+                return c->is_held ? 1 : -EIO;
         }
         ssize_t n = send(c->fd,
                          c->out.data + c->out_at,
@@ -225,53 +238,14 @@ void ms_http_conn_reply_from(struct ms_http_conn *c,
         go_on(c);
 }
 
-void ms_http_conn_fail_with(struct ms_http_conn *c,
-                            int status,
-                            const char *more,
-                            const char *text)
-{
-    bool is_problem = c->server->ops->has_problems;
-    json_t *o = is_problem ? MS_JSON({"type", json_string("about:blank")},
-                                     {"title", json_string(ms_http_reason(status))},
-                                     {"status", json_integer(status)},
-                                     {"detail", ms_json_string(text)})
-                           : MS_JSON({"status", json_string("error")},
-                                     {"error", ms_json_string(text)});
-    MS_CLEANUP(ms_cleanup_free) char *json = o ? json_dumps(o, 0) : NULL;
-    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
-
-    json_decref(o);
-    ms_buf_printf(&body, "%s\n", json ? json : "{}"); /* without memory: no reason */
-    ms_http_conn_reply(c,
-                       status,
-                       is_problem ? "application/problem+json" : "application/json",
-                       more,
-                       body.data,
-                       body.len);
-}
-
-void ms_http_conn_fail(struct ms_http_conn *c, int status, const char *text)
-{
-    const char *more = status == 401 ? "WWW-Authenticate: Bearer\r\n" : NULL;
-
-    ms_http_conn_fail_with(c, status, more, text);
-}
-
-void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json)
-{
-    MS_CLEANUP(ms_cleanup_free)
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-
-    json_decref(json);
-    if (text)
-        ms_http_conn_reply(c, status, "application/json", NULL, text, strlen(text));
-    else
-        ms_http_conn_fail(c, 503, "out of memory");
-}
-
 void ms_http_conn_set_tag(struct ms_http_conn *c, void *tag)
 {
     c->tag = tag;
+}
+
+const struct ms_http_conn_ops *ms_http_conn_ops_of(const struct ms_http_conn *c)
+{
+    return c->server->ops;
 }
 
 int ms_http_conn_fd(const struct ms_http_conn *c)
@@ -284,11 +258,35 @@ uint8_t *ms_http_conn_take_body(struct ms_http_conn *c)
     return ms_http_parser_take_body(&c->parser);
 }
 
+void *ms_http_conn_tag(const struct ms_http_conn *c)
+{
+    return c->tag;
+}
+
+void ms_http_conn_hold(struct ms_http_conn *c)
+{
+    if (!c->is_held)
+        c->held_ns = ms_now_ns();
+    c->is_held = true;
+}
+
+void ms_http_conn_go_on(struct ms_http_conn *c)
+{
+    int64_t now_ns = ms_now_ns();
+
+    assert(c->is_held && !c->is_inside);
+    c->is_held = false;
+    c->begun_ns += now_ns - c->held_ns;
+    c->sent_ns = now_ns;
+    go_on(c);
+}
+
 /* ---- requests -------------------------------------------------------------------- */
 
 /* Refuse what arrives, and no more after it: where its body ends nobody wants to know. */
 static void refuse(struct ms_http_conn *c, int status, const char *why)
 {
+    tell_gone(c);
     c->close_after = c->is_refused = true;
     c->is_waiting = true;
     ms_http_conn_fail(c, status, why);
@@ -308,9 +306,13 @@ static void on_head(struct ms_http_conn *c)
         status = 413;
         why = "the body is too big";
     }
-    if (status)
+    if (status) {
         refuse(c, status, why ? why : ms_http_reason(status));
-    else if (r->expects_continue && r->has_body)
+        return;
+    }
+    c->is_taken = c->parser.is_streamed =
+        r->has_body && s->ops->takes_parts && s->ops->takes_parts(s->arg, c, r);
+    if (r->expects_continue && r->has_body)
         ms_buf_printf(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
@@ -318,6 +320,7 @@ static void on_whole(struct ms_http_conn *c)
 {
     if (!c->parser.request.keep_alive)
         c->close_after = true;
+    c->is_taken = false;
     c->is_waiting = true;
     c->server->ops->on_request(c->server->arg, c, &c->parser.request);
     ms_http_parser_next(&c->parser);
@@ -326,33 +329,42 @@ static void on_whole(struct ms_http_conn *c)
 /* May more of what was read be parsed? */
 static bool is_open(const struct ms_http_conn *c)
 {
-    return !c->is_waiting && !c->close_after && !c->is_over && !c->source_left &&
-           c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX;
+    return !c->is_waiting && !c->is_held && !c->close_after && !c->is_over &&
+           !c->source_left && c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX;
 }
 
 /* Parse; how much was used. */
 static size_t parse(struct ms_http_conn *c, const uint8_t *data, size_t len)
 {
-    enum ms_http_event event = MS_HTTP_MORE;
+    struct ms_http_parser *p = &c->parser;
     size_t at = 0;
 
-    while (is_open(c) && (at < len || event == MS_HTTP_HEAD)) {
+    while (is_open(c) && (at < len || ms_http_parser_is_whole(p))) {
+        enum ms_http_event event;
         size_t used;
 
-        if (!ms_http_parser_is_inside(&c->parser))
+        if (!ms_http_parser_is_inside(p))
             c->begun_ns = ms_now_ns();
-        event = ms_http_parser_feed(&c->parser, data + at, len - at, &used);
+        event = ms_http_parser_feed(p, data + at, len - at, &used);
         at += used;
         if (event == MS_HTTP_HEAD) {
             on_head(c);
+        } else if (event == MS_HTTP_PART) {
+            c->server->ops->on_part(
+                c->server->arg, c->tag, p->request.body, p->request.body_len);
         } else if (event == MS_HTTP_REQUEST) {
             on_whole(c);
         } else if (event == MS_HTTP_BAD) {
             c->is_head = false;
-            refuse(c, c->parser.status, c->parser.why);
+            refuse(c, p->status, p->why);
         }
     }
     return at;
+}
+
+static bool has_kept(const struct ms_http_conn *c)
+{
+    return c->in_at < c->in.len || ms_http_parser_is_whole(&c->parser);
 }
 
 static void parse_kept(struct ms_http_conn *c)
@@ -394,8 +406,10 @@ static void take_input(struct ms_http_conn *c)
 /* A deadline follows from what is waited for. */
 static int64_t deadline_of(const struct ms_http_conn *c)
 {
-    uint64_t rate_s = c->parser.body.len / MS_HTTP_RATE_MIN;
+    uint64_t rate_s = c->parser.taken / MS_HTTP_RATE_MIN;
 
+    if (c->is_held)
+        return MS_NEVER;
     if (is_out(c))
         return c->sent_ns + c->server->limits.send_ns;
     if (c->is_waiting)
@@ -421,7 +435,8 @@ static void set_watch(struct ms_http_conn *c)
 {
     bool takes = c->is_waiting ||
                  (!c->close_after && c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX);
-    unsigned events = is_out(c) ? MS_WRITE : 0;
+    bool is_dry = c->is_held && c->out_at == c->out.len;
+    unsigned events = is_out(c) && !is_dry ? MS_WRITE : 0;
 
     if (takes && c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX)
         events |= MS_READ;
@@ -436,11 +451,11 @@ static void go_on(struct ms_http_conn *c)
 
     do {
         c->is_inside = true;
-        if (is_open(c) && c->in_at < c->in.len)
+        if (is_open(c) && has_kept(c))
             parse_kept(c);
         c->is_inside = false;
         rc = flush(c);
-    } while (rc == 0 && is_open(c) && c->in_at < c->in.len);
+    } while (rc == 0 && is_open(c) && has_kept(c));
     if (rc < 0 || c->is_over) {
         conn_free(c);
     } else if (c->close_after && !c->is_waiting && !is_out(c)) {

@@ -13,6 +13,10 @@
  * most `unproven_max` that are not: for a new one the oldest of them is cut, so that
  * strangers who connect and say nothing keep nobody out.
  *
+ * A body may be taken as it arrives, and one may be made while it is sent. Who has to wait
+ * meanwhile, for memory or for a disk, holds the connection: then nothing more of it comes or
+ * goes, and it has no deadline, until it is told to go on.
+ *
  * Everything happens on the loop's thread. A connection belongs to its server; it ends
  * when the client does, after an answer that says so, or with the server.
  */
@@ -41,6 +45,13 @@ struct ms_http_conn_ops {
     void (*on_request)(void *arg,
                        struct ms_http_conn *c,
                        const struct ms_http_request *r);
+    /* Is the body of this request, which on_head has let pass, taken as it arrives? Then
+     * on_part is given all of it, with the tag that was set here, before on_request comes
+     * without it; on_gone comes if that does not. May be NULL: no. */
+    bool (*takes_parts)(void *arg,
+                        struct ms_http_conn *c,
+                        const struct ms_http_request *r);
+    void (*on_part)(void *arg, void *tag, const uint8_t *data, size_t len);
     /* The client is gone, and its request was not answered: it cannot be any more. `tag`
      * is what ms_http_conn_set_tag left. May be NULL. */
     void (*on_gone)(void *arg, void *tag);
@@ -79,10 +90,17 @@ int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size
 
 /* What on_gone is told about the request that waits. */
 void ms_http_conn_set_tag(struct ms_http_conn *c, void *tag);
+const struct ms_http_conn_ops *ms_http_conn_ops_of(const struct ms_http_conn *c);
 /* The socket, for its addresses. */
 int ms_http_conn_fd(const struct ms_http_conn *c);
 /* The body's memory, now the caller's (free). In on_request only; NULL: it has none. */
 uint8_t *ms_http_conn_take_body(struct ms_http_conn *c);
+/* What was left; NULL: nothing. */
+void *ms_http_conn_tag(const struct ms_http_conn *c);
+/* In on_part, or in `read` of a source: wait until ms_http_conn_go_on, which may end the
+ * connection and is not called inside of its callbacks. */
+void ms_http_conn_hold(struct ms_http_conn *c);
+void ms_http_conn_go_on(struct ms_http_conn *c);
 
 /* Answer the request that waits; the connection may be gone afterwards. `type` is the
  * Content-Type; `more` are further header lines, each with its CRLF, or NULL. */
@@ -92,8 +110,9 @@ void ms_http_conn_reply(struct ms_http_conn *c,
                         const char *more,
                         const void *body,
                         size_t len);
-/* A body that is made while it is sent: `read` gives the next bytes, at least one and at most
- * `room`, and `finish` comes once, whatever happens. */
+/* A body that is made while it is sent: `read` gives the next bytes, at most `room`, and `finish`
+ * comes once, whatever happens. None: it holds the connection, or there will be no more, and
+ * the connection is cut. */
 struct ms_http_source {
     size_t (*read)(void *arg, uint8_t *out, size_t room);
     void (*finish)(void *arg);

@@ -109,6 +109,29 @@ static void on_gone(void *arg, void *tag)
     rig->waiting = NULL;
 }
 
+/* A body that comes in parts; its connection is held after each. */
+static bool
+takes_parts(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
+{
+    struct rig *rig = arg;
+
+    if (strcmp(r->path, "/parts") != 0)
+        return false;
+    rig->waiting = c;
+    ms_http_conn_set_tag(c, rig);
+    return true;
+}
+
+static void on_part(void *arg, void *tag, const uint8_t *data, size_t len)
+{
+    struct rig *rig = arg;
+
+    assert_ptr_equal(tag, rig);
+    (void)data;
+    rig->made += len;
+    ms_http_conn_hold(rig->waiting);
+}
+
 static bool is_public(void *arg, const struct ms_http_request *r)
 {
     (void)arg;
@@ -117,6 +140,8 @@ static bool is_public(void *arg, const struct ms_http_request *r)
 
 static const struct ms_http_conn_ops ops = {.on_head = on_head,
                                             .is_public = is_public,
+                                            .takes_parts = takes_parts,
+                                            .on_part = on_part,
                                             .on_request = on_request,
                                             .on_gone = on_gone};
 
@@ -492,11 +517,68 @@ static void test_nobody_reads_a_body_that_is_made(void **state)
     rig_stop(&rig);
 }
 
+#define PARTS "POST /parts HTTP/1.1\r\n" HOST "Content-Length: 10\r\n\r\n"
+
+/* One that is held takes no more, and goes on where it was. */
+static void test_a_body_in_parts(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_start(&rig);
+    rig_connect(&rig, PARTS "abc");
+    assert_int_equal(rig.made, 3);
+    rig_send(&rig, "defg");
+    ms_loop_run_once(rig.loop, true);
+    assert_int_equal(rig.made, 3);
+    ms_http_conn_go_on(rig.waiting);
+    assert_int_equal(rig.made, 7);
+    ms_http_conn_go_on(rig.waiting);
+    rig_send(&rig, "hij" GET);
+    while (rig.made < 10)
+        ms_loop_run_once(rig.loop, true);
+    assert_int_equal(rig.requests, 0); /* held at its last byte */
+    ms_http_conn_go_on(rig.waiting);
+    assert_string_equal(rig.body, "");
+    rig_expect(&rig, "okHTTP/1.1 200");
+    assert_int_equal(rig.requests, 2);
+    assert_int_equal(rig.gone, 0);
+    rig_stop(&rig);
+}
+
+/* Who takes the parts hears once that the rest will not come. */
+static void test_the_end_of_a_body_in_parts(void **state)
+{
+    static const char bad[] =
+        "POST /parts HTTP/1.1\r\n" HOST
+        "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\nno size\r\n";
+    struct rig rig;
+
+    (void)state;
+    rig_start(&rig);
+    rig_connect(&rig, PARTS "abc");
+    close(rig.fd);
+    rig.fd = -1;
+    while (!rig.gone)
+        ms_loop_run_once(rig.loop, true);
+    assert_int_equal(rig.server.count, 0);
+    rig_connect(&rig, bad);
+    ms_http_conn_go_on(rig.waiting);
+    assert_int_equal(rig.gone, 2);
+    rig_expect(&rig, "HTTP/1.1 400");
+    rig_expect_end(&rig);
+    rig_connect(&rig, PARTS "abc");
+    rig_stop(&rig);
+    assert_int_equal(rig.gone, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_body_that_is_made),
         cmocka_unit_test(test_nobody_reads_a_body_that_is_made),
+        cmocka_unit_test(test_a_body_in_parts),
+        cmocka_unit_test(test_the_end_of_a_body_in_parts),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_the_oldest_stranger_is_cut),
         cmocka_unit_test(test_a_request_that_was_there_at_once),

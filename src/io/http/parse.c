@@ -24,6 +24,11 @@ bool ms_http_parser_is_inside(const struct ms_http_parser *p)
     return p->state != MS_HTTP_IN_HEAD || p->head.len > 0 || p->has_skipped;
 }
 
+bool ms_http_parser_is_whole(const struct ms_http_parser *p)
+{
+    return p->state == MS_HTTP_AT_END;
+}
+
 void ms_http_parser_next(struct ms_http_parser *p)
 {
     assert(p->state == MS_HTTP_AT_END);
@@ -34,6 +39,8 @@ void ms_http_parser_next(struct ms_http_parser *p)
     p->request = (struct ms_http_request){0};
     p->body_max = MS_HTTP_BODY_MAX;
     p->trailer_size = 0;
+    p->taken = 0;
+    p->is_streamed = false;
     p->is_chunked = p->has_length = p->has_coding = p->has_host = p->is_1_0 = false;
     p->has_skipped = false;
     p->state = MS_HTTP_IN_HEAD;
@@ -288,15 +295,20 @@ feed_bytes(struct ms_http_parser *p, const uint8_t *data, size_t len, size_t *us
 {
     size_t n = p->left < len ? (size_t)p->left : len;
 
-    if (p->left > p->body_max || p->body.len > p->body_max - p->left)
+    if (p->left > p->body_max || p->taken > p->body_max - p->left)
         return bad(p, 413, "the body is too big");
-    if (ms_buf_append(&p->body, data, n) < 0)
+    if (!p->is_streamed && ms_buf_append(&p->body, data, n) < 0)
         return bad(p, 503, "out of memory");
     p->left -= n;
+    p->taken += n;
     *used = n;
     if (p->left == 0)
         p->state = p->is_chunked ? MS_HTTP_IN_CHUNK_END : MS_HTTP_AT_END;
-    return MS_HTTP_MORE;
+    if (!p->is_streamed)
+        return MS_HTTP_MORE;
+    p->request.body = data;
+    p->request.body_len = n;
+    return MS_HTTP_PART;
 }
 
 /* Collect a line in p->line: 1 when it is whole (without its CRLF, as text), 0, or bad. */

@@ -12,8 +12,9 @@
  *     }
  *
  * After MS_HTTP_HEAD the request's head can be read and refused before any of its body is
- * kept; p.body_max may be set then. Feed again, even if there are no more bytes: a request
- * without a body is whole. After MS_HTTP_REQUEST all of it can be read until
+ * kept; p.body_max may be set then, and p.is_streamed: the body is not kept, but comes in
+ * parts. Feed again, even if there are no more bytes, once ms_http_parser_is_whole: a request
+ * without a body is. After MS_HTTP_REQUEST all of it can be read until
  * ms_http_parser_next, which must come before the next bytes. After MS_HTTP_BAD there is
  * no way to know where the next request would begin: answer p.status and close.
  */
@@ -41,7 +42,7 @@ struct ms_http_request {
     bool expects_continue; /* it waits for 100 before it sends the body */
     bool has_body;
     uint64_t content_length; /* as told; 0: none, or chunked */
-    const uint8_t *body;
+    const uint8_t *body;     /* or a part of it, until the next bytes */
     size_t body_len;
 };
 
@@ -49,7 +50,8 @@ enum ms_http_event {
     MS_HTTP_BAD = -1,
     MS_HTTP_MORE = 0, /* all was used, more is needed */
     MS_HTTP_HEAD = 1,
-    MS_HTTP_REQUEST = 2
+    MS_HTTP_REQUEST = 2,
+    MS_HTTP_PART = 3 /* of the body, if it is streamed */
 };
 
 enum ms_http_state {
@@ -66,6 +68,7 @@ enum ms_http_state {
 struct ms_http_parser {
     struct ms_http_request request;
     uint64_t body_max; /* MS_HTTP_BODY_MAX unless told otherwise; for each request */
+    bool is_streamed;  /* false, the same */
     int status;        /* once it is bad: 4xx or 5xx */
     const char *why;   /* and for people */
 
@@ -73,6 +76,7 @@ struct ms_http_parser {
     struct ms_buf head, line, body;
     size_t line_at;      /* in head: where the line that arrives began */
     uint64_t left;       /* of the body, or of the chunk */
+    uint64_t taken;      /* of the body, so far */
     size_t trailer_size; /* so far */
     bool is_chunked, has_length, has_coding, has_host, is_1_0;
     bool has_skipped; /* an empty line before the request */
@@ -87,6 +91,8 @@ enum ms_http_event ms_http_parser_feed(struct ms_http_parser *p,
                                        size_t *used);
 /* Something of a request has arrived. */
 bool ms_http_parser_is_inside(const struct ms_http_parser *p);
+/* All of a request has arrived. */
+bool ms_http_parser_is_whole(const struct ms_http_parser *p);
 /* Forget the request that was whole. */
 void ms_http_parser_next(struct ms_http_parser *p);
 /* The body's memory, now the caller's (free); NULL: it has none, or no memory. */

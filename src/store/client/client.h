@@ -139,6 +139,8 @@ int ms_store_client_grant(struct ms_store_client *c,
                           bool is_taken_back);
 
 struct ms_held *ms_held_ref(struct ms_held *h);
+/* A new reference to one whose bytes are here; NULL: it has to be attached again. */
+struct ms_held *ms_held_read(struct ms_held *h);
 void ms_held_unref(struct ms_held *h);
 /* This reference only keeps the object from now on; before it goes it must wake again, which
  * does not bring bytes. */

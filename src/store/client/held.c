@@ -144,6 +144,17 @@ struct ms_held *ms_held_ref(struct ms_held *h)
     return h;
 }
 
+struct ms_held *ms_held_read(struct ms_held *h)
+{
+    struct ms_held *read = NULL;
+
+    pthread_mutex_lock(&h->client->lock);
+    if (h->read)
+        read = ms_held_ref_locked(h);
+    pthread_mutex_unlock(&h->client->lock);
+    return read;
+}
+
 /* Locked. Its bytes are not ours to read any more: how often the agent thinks that we do. */
 static int64_t give_back(struct ms_store_client *c, struct ms_held *h)
 {

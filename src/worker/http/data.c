@@ -1,8 +1,8 @@
 /* data.c - /data: tensors by HTTP, put, fetched and cleared as AReaL's clients do it
  *
- * Nothing here waits for the engine or for another process: the bytes are mapped already.
- * A tensor becomes JSON while it is sent, so that an answer of any size needs little memory
- * and health is answered meanwhile.
+ * Nothing here waits for the engine. A tensor becomes JSON while it is sent, from the store's
+ * memory, so that an answer of any size needs little memory and health is answered meanwhile;
+ * the connection is held while a piece of it comes back from a disk.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -24,19 +24,25 @@ enum part { BEFORE, DATA, AFTER };
 
 /* An answer with the JSON of some shards, alone or as a list. */
 struct shard_text {
-    struct ms_http_tensors *shards;
+    struct ms_worker_http *http;
+    struct ms_http_conn *conn;
     bool is_list;
     size_t count;
 
     size_t at; /* the shard that is being sent, */
     enum part part;
-    uint64_t part_at; /* and where in this part of it */
+    uint64_t part_at;        /* and where in this part of it */
+    size_t piece;            /* of its data, */
+    uint64_t piece_at;       /* where in them that begins, */
+    struct ms_held *reading; /* and its bytes, */
+    struct ms_http_ask *ask; /* which may have to come first, */
+    bool is_lost;            /* or cannot be had */
     struct ms_http_tensor *all[];
 };
 
 static uint64_t sent_size(const struct ms_http_tensor *shard)
 {
-    return ms_http_tensor_is_widened(shard) ? 2 * (uint64_t)shard->len : shard->len;
+    return ms_http_tensor_is_widened(shard) ? 2 * shard->len : shard->len;
 }
 
 /* What stands before or behind the data of shard `i`. */
@@ -70,9 +76,16 @@ static uint64_t text_size(const struct shard_text *t)
     return size;
 }
 
+static void leave_piece(struct shard_text *t)
+{
+    ms_held_unref(t->reading);
+    t->reading = NULL;
+}
+
 static void next_part(struct shard_text *t)
 {
-    t->part_at = 0;
+    leave_piece(t);
+    t->part_at = t->piece_at = t->piece = 0;
     t->part = t->part == AFTER ? BEFORE : t->part + 1;
     if (t->part == BEFORE)
         t->at++;
@@ -91,23 +104,82 @@ static size_t read_text_part(struct shard_text *t, uint8_t *out, size_t room)
     return n;
 }
 
-/* As base64, whole units of it unless these are the last. 0: there is no room for one. */
-static size_t read_data_part(struct shard_text *t, uint8_t *out, size_t room)
+static void on_brought(void *arg, struct ms_http_ask *a)
+{
+    struct shard_text *t = arg;
+
+    t->ask = NULL;
+    t->is_lost = a->err.code < 0;
+    t->reading = MS_TAKE(a->held);
+    ms_http_conn_go_on(t->conn);
+}
+
+/* False: its bytes are not here, but will be, unless it is_lost. */
+static bool read_piece(struct shard_text *t, const struct ms_http_piece *p)
+{
+    if (t->reading || t->is_lost || (t->reading = ms_held_read(p->held)))
+        return t->reading;
+    t->ask = ms_http_ask_bring(t->http->store, p->held, on_brought, t);
+    t->is_lost = !t->ask;
+    if (t->ask)
+        ms_http_conn_hold(t->conn);
+    return false;
+}
+
+/* The bytes from `at` on, *n of them or fewer; NULL: they are not here. */
+static const uint8_t *read_bytes(struct shard_text *t, uint64_t at, size_t *n)
 {
     const struct ms_http_tensor *shard = t->all[t->at];
-    uint64_t left = sent_size(shard) - t->part_at;
+    const struct ms_http_piece *p = &shard->pieces.all[t->piece];
+    uint64_t left;
+
+    if (!shard->pieces.count)
+        return shard->memory + at;
+    if (at == t->piece_at + p->len && t->piece + 1 < shard->pieces.count) {
+        leave_piece(t);
+        t->piece_at += p->len;
+        p = &shard->pieces.all[++t->piece];
+    }
+    if (!read_piece(t, p))
+        return NULL;
+    left = t->piece_at + p->len - at;
+    if (*n > left)
+        *n = (size_t)left;
+    return t->reading->read + p->offset + (at - t->piece_at);
+}
+
+/* Bytes as they are sent, *n of them or fewer; `wide` has room for ENCODE_SIZE. */
+static const uint8_t *
+read_sent(struct shard_text *t, size_t *n, uint8_t wide[ENCODE_SIZE])
+{
+    bool is_widened = ms_http_tensor_is_widened(t->all[t->at]);
+    const uint8_t *from;
+
+    if (!is_widened)
+        return read_bytes(t, t->part_at, n);
+    *n /= 2;
+    from = read_bytes(t, t->part_at / 2, n);
+    if (from)
+        ms_bfloat16_widen(from, *n / 2, wide);
+    *n *= 2;
+    return from ? wide : NULL;
+}
+
+/* As base64, whole units of it unless these are the last. 0: there is no room for one, or they are
+ * not here yet. */
+static size_t read_data_part(struct shard_text *t, uint8_t *out, size_t room)
+{
+    uint64_t left = sent_size(t->all[t->at]) - t->part_at;
     size_t most = (room - 1) / 4 * 3; /* EVP_EncodeBlock adds a NUL */
     uint8_t wide[ENCODE_SIZE];
-    const uint8_t *from = shard->bytes + t->part_at;
+    const uint8_t *from = NULL;
     size_t n;
 
     if (most > ENCODE_SIZE)
         most = ENCODE_SIZE;
     n = left <= most ? (size_t)left : most / ENCODE_UNIT * ENCODE_UNIT;
-    if (n && ms_http_tensor_is_widened(shard)) {
-        ms_bfloat16_widen(shard->bytes + t->part_at / 2, n / 4, wide);
-        from = wide;
-    }
+    if (n && !(from = read_sent(t, &n, wide)))
+        return 0;
     t->part_at += n;
     left -= n;
     n = n ? (size_t)EVP_EncodeBlock(out, from, (int)n) : 0;
@@ -142,8 +214,10 @@ static void text_finish(void *arg)
 {
     struct shard_text *t = arg;
 
+    ms_http_ask_drop(t->ask);
+    leave_piece(t);
     for (size_t i = 0; i < t->count; i++)
-        ms_http_tensor_unref(t->shards, t->all[i]);
+        ms_http_tensor_unref(&t->http->shards, t->all[i]);
     free(t);
 }
 
@@ -152,7 +226,7 @@ static struct shard_text *text_create(struct ms_worker_http *h, size_t room, boo
     struct shard_text *t = calloc(1, sizeof *t + room * sizeof t->all[0]);
 
     if (t)
-        *t = (struct shard_text){.shards = &h->shards, .is_list = list};
+        *t = (struct shard_text){.http = h, .is_list = list};
     return t;
 }
 
@@ -160,6 +234,7 @@ static void reply_text(struct ms_http_conn *c, struct shard_text *t)
 {
     struct ms_http_source from = {text_read, text_finish, t};
 
+    t->conn = c;
     ms_http_conn_reply_from(c, 200, "application/octet-stream", text_size(t), &from);
 }
 
@@ -205,6 +280,18 @@ int ms_worker_http_keep(struct ms_worker_http *h,
     if (rc > 0)
         ms_loop_post(h->o.loop, on_lease, h);
     return rc < 0 ? rc : 0;
+}
+
+int ms_worker_http_keep_object(struct ms_worker_http *h,
+                               const struct ms_http_tensor *with,
+                               const struct ms_held *held,
+                               uint64_t offset,
+                               struct ms_error *err)
+{
+    struct ms_http_tensor kept = *with;
+    int rc = ms_http_store_hold(h->store, held, offset, with->len, &kept.pieces, err);
+
+    return rc < 0 ? rc : ms_worker_http_keep(h, &kept, err);
 }
 
 /* ---- what is asked --------------------------------------------------------------- */
@@ -322,7 +409,9 @@ void ms_http_data(struct ms_worker_http *h,
     else if (strcmp(r->method, "DELETE") == 0 && strcmp(id, "clear") == 0)
         do_clear(h, c, r);
     else if (strcmp(r->method, "PUT") == 0)
-        ms_http_put(h, c, r, id);
+        ms_http_data_fail(c,
+                          r->has_body ? 503 : 500,
+                          r->has_body ? "out of memory" : "there is no body");
     else if (strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0)
         do_get(h, c, id);
     else

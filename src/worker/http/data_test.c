@@ -52,31 +52,6 @@ static void test_half_a_tensor(void **state)
 
 /* ---- limits ------------------------------------------------------------------------ */
 
-static void set_own_bytes(struct rig *rig, void *arg)
-{
-    rig->http->shards.own_bytes = *(uint64_t *)arg;
-}
-
-/* Before its body has come. */
-static void test_no_room(void **state)
-{
-    uint64_t full = MS_HTTP_TENSORS_OWN_MAX, none = 0;
-    struct rig rig;
-
-    (void)state;
-    rig_start(&rig, true);
-    rig_connect(&rig);
-    on_loop(&rig, set_own_bytes, &full);
-    /* the length that follows is that of nothing */
-    rig_send(&rig, "PUT /data/1", "Content-Length: 1000000\r\nX-", "");
-    rig_expect(&rig, "507", "clear some");
-    on_loop(&rig, set_own_bytes, &none);
-    rig_connect(&rig);
-    rig_send(&rig, "PUT /data/1", "", tensor);
-    rig_expect(&rig, "200", "ok");
-    rig_stop(&rig);
-}
-
 static void get_count(struct rig *rig, void *arg)
 {
     *(unsigned *)arg = rig->http->server.count;
@@ -120,7 +95,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_data),
         cmocka_unit_test(test_half_a_tensor),
-        cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_descriptors),
     };
 

@@ -125,13 +125,17 @@ static const struct route routes[] = {
 };
 static const struct route data_route = {
     NULL, MS_HTTP_DATA, MS_HTTP_BODY_MAX, 0, NULL, false, false};
+static const struct route put_route = {
+    "PUT", MS_HTTP_DATA, MS_HTTP_PUT_MAX / 3 * 4, 0, NULL, false, false};
 
-static const struct route *route_find(const char *path)
+static const struct route *route_find(const struct ms_http_request *r)
 {
     for (size_t i = 0; i < MS_COUNT(routes); i++)
-        if (strcmp(routes[i].path, path) == 0)
+        if (strcmp(routes[i].path, r->path) == 0)
             return &routes[i];
-    return strncmp(path, MS_HTTP_DATA, strlen(MS_HTTP_DATA)) == 0 ? &data_route : NULL;
+    if (strncmp(r->path, MS_HTTP_DATA, strlen(MS_HTTP_DATA)) != 0)
+        return NULL;
+    return strcmp(r->method, "PUT") == 0 ? &put_route : &data_route;
 }
 
 static bool method_is(const struct route *route, const char *method)
@@ -161,26 +165,10 @@ static int check_origin(const struct ms_http_request *r, const char **why)
 
 static bool is_public(void *arg, const struct ms_http_request *r)
 {
-    const struct route *route = route_find(r->path);
+    const struct route *route = route_find(r);
 
     (void)arg;
     return route && route->is_open;
-}
-
-/* What a PUT has to have room for is known before it comes. */
-static int check_room(struct ms_worker_http *h,
-                      const struct ms_http_request *r,
-                      uint64_t *body_max,
-                      const char **why)
-{
-    uint64_t most = ms_http_put_max(h, r->path + strlen(MS_HTTP_DATA));
-
-    if (most < *body_max)
-        *body_max = most;
-    if (r->content_length <= most)
-        return 0;
-    *why = "this worker keeps as many bytes of others as it may: clear some";
-    return 507;
 }
 
 /* The token is made when the first request shows one: that takes a twentieth of the time
@@ -200,22 +188,34 @@ static int on_head(void *arg,
                    uint64_t *body_max,
                    const char **why)
 {
-    struct ms_worker_http *h = arg;
-    const struct route *route = route_find(r->path);
-    int status;
+    const struct ms_worker_http *h = arg;
+    const struct route *route = route_find(r);
 
     *body_max =
         route && method_is(route, r->method) ? route->body_max : MS_HTTP_SMALL_MAX;
     if (is_public(arg, r))
         return 0;
-    if (!h->o.boot->http_open && !shows_token(h, r)) {
+    if (!h->o.boot->http_open && !shows_token(arg, r)) {
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
         return 401;
     }
-    status = check_origin(r, why);
-    if (!status && route == &data_route && strcmp(r->method, "PUT") == 0)
-        status = check_room(h, r, body_max, why);
-    return status;
+    return check_origin(r, why);
+}
+
+static bool
+takes_parts(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
+{
+    if (route_find(r) != &put_route)
+        return false;
+    ms_http_put_begin(arg, c, r, r->path + strlen(MS_HTTP_DATA));
+    return true;
+}
+
+static void on_part(void *arg, void *tag, const uint8_t *data, size_t len)
+{
+    (void)arg;
+    if (tag) /* else there was no memory for it */
+        ms_http_put_part(tag, data, len);
 }
 
 static void answer(struct ms_worker_http *h,
@@ -237,13 +237,15 @@ static void answer(struct ms_worker_http *h,
 static void
 on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 {
-    const struct route *route = route_find(r->path);
+    const struct route *route = route_find(r);
 
     if (!route)
         ms_http_conn_fail(c, 404, "there is nothing at this path");
     else if (!method_is(route, r->method))
         ms_http_conn_fail(c, 405, "this path has another method");
-    else if (route == &data_route)
+    else if (route == &put_route && ms_http_conn_tag(c))
+        ms_http_put_whole(ms_http_conn_tag(c));
+    else if (route == &data_route || route == &put_route)
         ms_http_data(arg, c, r);
     else if (route->op)
         ms_http_call(arg, c, r, route->op);
@@ -262,6 +264,8 @@ static void on_gone(void *arg, void *tag)
     struct http_wait *w = tag;
 
     (void)arg;
+    if (!w)
+        return;
     w->conn = NULL;
     if (w->on_gone)
         w->on_gone(w);
@@ -269,6 +273,8 @@ static void on_gone(void *arg, void *tag)
 
 static const struct ms_http_conn_ops conn_ops = {.on_head = on_head,
                                                  .is_public = is_public,
+                                                 .takes_parts = takes_parts,
+                                                 .on_part = on_part,
                                                  .on_request = on_request,
                                                  .on_gone = on_gone};
 
@@ -312,16 +318,15 @@ struct ms_worker_http *ms_worker_http_create(const struct ms_worker_http_options
     h->o = *o;
     ms_list_init(&h->calls);
     ms_list_init(&h->children);
-    ms_list_init(&h->puts);
     ms_http_tensors_init(&h->shards);
     ms_http_server_init(&h->server, o->loop, &conn_ops, h);
     h->server.conns_max = ms_worker_http_conns_max(2);
     if (o->boot->http_open)
         h->server.unproven_max = h->server.conns_max;
+    h->store = ms_http_store_create(o->loop, o->boot);
     h->env = json_object();
     h->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!h->env || h->end_fd < 0 || ms_http_lease_init(h) < 0 ||
-        ms_http_puts_init(h) < 0 ||
+    if (!h->store || !h->env || h->end_fd < 0 || ms_http_lease_init(h) < 0 ||
         ms_watch_init(&h->end_watch, o->loop, h->end_fd, MS_READ, on_end, h) < 0) {
         ms_worker_http_destroy(h);
         return NULL;
@@ -338,8 +343,8 @@ void ms_worker_http_destroy(struct ms_worker_http *h)
     ms_http_calls_finish(h);
     ms_http_children_finish(h);
     ms_timer_finish(&h->lease);
-    ms_timer_finish(&h->puts_turn);
     ms_http_tensors_finish(&h->shards);
+    ms_http_store_destroy(h->store);
     ms_watch_finish(&h->end_watch);
     ms_fd_close(&h->end_fd);
     json_decref(h->env);
@@ -349,6 +354,7 @@ void ms_worker_http_destroy(struct ms_worker_http *h)
 void ms_worker_http_forget(struct ms_worker_http *h)
 {
     ms_http_server_forget(&h->server);
+    ms_http_store_forget(h->store);
     close(h->end_fd);
 }
 

@@ -52,10 +52,17 @@ void ms_worker_http_serve(struct ms_worker_http *h, int fd);
 /* The worker ends: queued calls and all that come are answered with 503. Any thread. */
 void ms_worker_http_end(struct ms_worker_http *h);
 
-/* Keep a tensor that others may fetch, as ms_http_tensors_add; and what is kept. Any thread. */
+/* Keep a tensor that others may fetch, as ms_http_tensors_add; one whose bytes are
+ * [offset, offset + len) of an object that this process holds; and what is kept. Any thread, the second
+ * waits for the agent. */
 int ms_worker_http_keep(struct ms_worker_http *h,
                         const struct ms_http_tensor *with,
                         struct ms_error *err);
+int ms_worker_http_keep_object(struct ms_worker_http *h,
+                               const struct ms_http_tensor *with,
+                               const struct ms_held *held,
+                               uint64_t offset,
+                               struct ms_error *err);
 struct ms_http_tensors *ms_worker_http_shards(struct ms_worker_http *h);
 
 /* Connections: at most MS_HTTP_CONNS_MAX, and 1/`share` of the descriptors that this process

@@ -2,7 +2,7 @@
  *
  * http.c      routes, who may, health, ports
  * call.c      what the engine's thread answers
- * data.c      tensors that are fetched; shards.h: what is kept
+ * data.c      tensors that are fetched; tensors.h: what is kept; store.h: where
  * put.c       tensors that come
  * children.c  processes beside the worker
  */
@@ -37,8 +37,7 @@ struct ms_worker_http {
     json_t *env; /* what /set_env has set: for children */
     struct ms_http_tensors shards;
     struct ms_timer lease; /* of the shard that was not used for longest */
-    struct ms_list puts;   /* tensors that are being decoded, in the order of their */
-    struct ms_timer puts_turn;
+    struct ms_http_store *store;
 };
 
 /* http.c */
@@ -67,13 +66,14 @@ void ms_http_data(struct ms_worker_http *h,
 void ms_http_data_fail(struct ms_http_conn *c, int status, const char *why);
 
 /* put.c */
-int ms_http_puts_init(struct ms_worker_http *h);
-void ms_http_put(struct ms_worker_http *h,
-                 struct ms_http_conn *c,
-                 const struct ms_http_request *r,
-                 const char *id);
-/* Bytes that the body of a PUT of this id may have. */
-uint64_t ms_http_put_max(struct ms_worker_http *h, const char *id);
+/* The body of this request comes part by part from now on; without memory it has no tag. */
+void ms_http_put_begin(struct ms_worker_http *h,
+                       struct ms_http_conn *c,
+                       const struct ms_http_request *r,
+                       const char *id);
+void ms_http_put_part(struct http_wait *w, const uint8_t *data, size_t len);
+/* All of it has come. */
+void ms_http_put_whole(struct http_wait *w);
 
 /* children.c */
 void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);

@@ -17,7 +17,7 @@ static int compare(const void *a, const void *b)
 
 static void shard_free(struct ms_http_tensor *shard)
 {
-    ms_held_unref(shard->held);
+    ms_http_pieces_finish(&shard->pieces);
     free(shard->memory);
     free(shard->id);
     free(shard->type);
@@ -140,7 +140,7 @@ static int check_room(const struct ms_http_tensors *s,
         return ms_error_set(
             err,
             -ENOSPC,
-            "this worker keeps %llu bytes of others already: clear some",
+            "this worker keeps %llu bytes of small tensors already: clear some",
             (unsigned long long)s->own_bytes);
     return 0;
 }
@@ -151,7 +151,9 @@ static struct ms_http_tensor *shard_create(const struct ms_http_tensor *with,
     struct ms_http_tensor *shard = malloc(sizeof *shard);
 
     if (!shard) {
-        ms_held_unref(with->held);
+        struct ms_http_pieces pieces = with->pieces;
+
+        ms_http_pieces_finish(&pieces);
         free(with->memory);
         return NULL;
     }

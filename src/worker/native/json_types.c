@@ -195,7 +195,7 @@ static int read_array(struct ms_json_reader *r,
                             "say",
                             size);
     if (t.dtype == MUSTER_BFLOAT16) {
-        ms_bfloat16_narrow(data, size / sizeof(uint32_t));
+        ms_bfloat16_narrow(data, size / sizeof(uint32_t), data);
         size /= 2;
     }
     ms_plain_put_tensor(&r->w, place, t.dtype, t.shape, t.ndim, data, size);
