@@ -68,4 +68,4 @@ def test_failures_that_are_skipped_are_not_kept(cluster: Make) -> None:
         until(lambda: sched.stats()["failed"] == 1)
         good = sched.submit([2], max_new_tokens=10)
         assert sched.get_batch(1, timeout=WAIT_S)[0] is good
-        assert not sched._failed
+        assert not sched._delivery.failed

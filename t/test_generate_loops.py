@@ -23,7 +23,7 @@ def test_many_loops_one_after_the_other(cluster: Make) -> None:
     with Scheduler(cluster(Engine, 1)) as sched:
         for _ in range(LOOPS):
             asyncio.run(one(sched))
-        assert len(sched._listeners) == 1
+        assert len(sched._waiter.listeners) == 1
 
 
 def test_close_in_the_loop_leaves_no_descriptor(cluster: Make) -> None:
@@ -33,7 +33,7 @@ def test_close_in_the_loop_leaves_no_descriptor(cluster: Make) -> None:
         group = sched.submit([1], max_new_tokens=9, sampling={"length": 9, "hold": 3})
         waiter = asyncio.ensure_future(group)
         await asyncio.sleep(0)  # it begins to listen
-        (listener,) = sched._listeners.values()
+        (listener,) = sched._waiter.listeners.values()
         sched.close()
         r, w = os.pipe()
         try:

@@ -9,8 +9,9 @@
  *     rc = muster_scheduler_submit(s, prompt, &submit, &group, &err);
  *     rc = muster_scheduler_get_batch(s, 1, timeout_ns, &samples, &err);
  *
- * Each worker of the cluster is a replica; its engine has the method generate, which gets one
- * map and gives a stream of maps, or one as its result:
+ * Each worker of the cluster is a replica, or with a mesh the first of each data-parallel group;
+ * its engine has the method generate, which gets one map and gives a stream of maps, or one as
+ * its result:
  *     request: rid, attempt, prompt, tokens (generated before: go on behind them),
  *              max_new_tokens, sampling, version, seq
  *     chunk:   tokens (a list or a tensor of integers), logprobs, version, finish_reason; all
@@ -58,6 +59,9 @@ struct muster_scheduler_options {
     uint32_t version;   /* of the weights at the start */
     const char *engine; /* NULL: the one that the cluster was made with */
     double ageing; /* tokens of priority that a second of waiting is worth; 0: none */
+    uint32_t tp, cp,
+        pp; /* ranks of one replica, of the cluster's mesh, of which the first
+                            is asked; 0: as the job's file says of the role, else 1 */
 };
 
 struct muster_submit_options {
@@ -207,8 +211,8 @@ MUSTER_API int muster_scheduler_cancel(struct muster_scheduler *s, uint64_t grou
 MUSTER_API int muster_scheduler_cancel_rid(struct muster_scheduler *s, const char *rid);
 MUSTER_API int muster_scheduler_cancel_all(struct muster_scheduler *s);
 
-/* New weights: begin; then for each rank that _next gives, give them to that worker and say
- * _ready. At a barrier (`rolling` false) _next gives ranks when all stand still; otherwise one
+/* New weights: begin; then for each rank that _next gives (the first of its replica), give them
+ * to that replica and say _ready. At a barrier (`rolling` false) _next gives ranks when all stand still; otherwise one
  * after the other. drain_ns: with WAIT, until requests are aborted; 0: never. */
 MUSTER_API int muster_scheduler_weights_begin(struct muster_scheduler *s,
                                               uint32_t version,
@@ -228,11 +232,11 @@ MUSTER_API int muster_scheduler_weights_ready(struct muster_scheduler *s,
 MUSTER_API int muster_scheduler_weights_failed(struct muster_scheduler *s);
 
 /* A worker that has missed weights (it is new, or was drained during an update) waits for the
- * next ones; this one was given those of the present version. -ENOENT: there is no such;
+ * next ones; this one was given those of the present version. -ENOENT: there is no such rank;
  * -EAGAIN: it does not wait, or an update is under way. */
 MUSTER_API int muster_scheduler_restored(struct muster_scheduler *s, uint32_t rank);
 
-/* Another number of workers of the cluster, and of replicas. Those that go are drained first:
+/* Another number of workers of the cluster, and of replicas; -EINVAL: not of whole ones. Those that go are drained first:
  * their requests go on elsewhere from the tokens that they have. If that takes longer than
  * timeout_ns the cluster is as it was. A cluster that was resized otherwise, by whomever, is
  * followed by submit, get_stats and all functions that wait: requests of a worker that has ended go on
@@ -249,8 +253,8 @@ MUSTER_API int muster_scheduler_drain(struct muster_scheduler *s,
                                       uint32_t rank,
                                       int64_t timeout_ns,
                                       struct muster_error *err);
-/* Use it again; if it has missed an update it waits for the next, or for restored. -EEXIST: it is
- * still being drained; 0 also if it is in use. */
+/* Use it again; if it has missed an update it waits for the next, or for restored. One that is
+ * still being drained is used again when its requests have left. 0 also if it is in use. */
 MUSTER_API int muster_scheduler_undrain(struct muster_scheduler *s,
                                         uint32_t rank,
                                         struct muster_error *err);

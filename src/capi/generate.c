@@ -10,8 +10,10 @@
 #define NEVER_STALE (UINT32_C(1) << 31)
 #define FOLLOW_NS   (MS_NS_PER_S / 2) /* until a cluster of another size is noticed */
 
-static int failed(int rc, const char *what, struct muster_error *err)
+int ms_capi_generate_failed(int rc, const char *what, struct muster_error *err)
 {
+    if (rc == -ECHILD)
+        return muster_error_set(err, rc, NULL, "%s: " MS_ROLLOUT_FORKED, what);
     if (rc == -ESHUTDOWN)
         return muster_error_set(err, rc, NULL, "%s: the scheduler is closed", what);
     return muster_error_set(err, rc, NULL, "%s: %s", what, strerror(-rc));
@@ -32,6 +34,11 @@ rollout_options(const struct muster_scheduler_options *o)
         .history = o->history,
         .history_prompts = (size_t)o->history_prompts,
         .version = o->version,
+        .slots = o->slots,
+        .kv_tokens = o->kv_tokens,
+        .tp = o->tp,
+        .cp = o->cp,
+        .pp = o->pp,
         .core = {.seed = o->seed,
                  .chunk = o->chunk,
                  .staleness_max = o->max_staleness < 0 || o->max_staleness > NEVER_STALE
@@ -68,6 +75,7 @@ muster_scheduler_create(struct muster_cluster *c,
     if (!job)
         return NULL;
     ms_capi_generation_take(job, &o);
+    ms_capi_replicas_mesh(c, job, &o);
     s = calloc(1, sizeof *s);
     if (!s) {
         ms_capi_no_memory(err);
@@ -75,8 +83,7 @@ muster_scheduler_create(struct muster_cluster *c,
     }
     pthread_mutex_init(&s->lock, NULL);
     s->cluster = c;
-    s->slots = o.slots;
-    s->kv_tokens = o.kv_tokens;
+    s->width = (o.tp ? o.tp : 1) * (o.cp ? o.cp : 1) * (o.pp ? o.pp : 1);
     ro = rollout_options(&o);
     ro.role = c->name;
     s->rollout = ms_rollout_create(&ro, &why);
@@ -134,11 +141,10 @@ int muster_scheduler_submit(struct muster_scheduler *s,
     return rc < 0 ? ms_capi_error(&why, err) : 0;
 }
 
-/* Wait for news, once, or for a while; -ETIMEDOUT with the reason. */
-static int wait_news(struct muster_scheduler *s,
-                     uint64_t seen,
-                     int64_t until_ns,
-                     struct muster_error *err)
+int ms_capi_generate_wait(struct muster_scheduler *s,
+                          uint64_t seen,
+                          int64_t until_ns,
+                          struct muster_error *err)
 {
     int64_t now_ns = ms_now_ns(), look_ns = now_ns + FOLLOW_NS;
 
@@ -209,8 +215,8 @@ static int get_batch(struct muster_scheduler *s,
                    : ms_rollout_pull(s->rollout, count, groups);
         if (rc == 0)
             return wrap_all(groups, count, out, err);
-        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
-                           : failed(rc, "a batch", err);
+        rc = rc == -EAGAIN ? ms_capi_generate_wait(s, seen, until_ns, err)
+                           : ms_capi_generate_failed(rc, "a batch", err);
     }
     return rc;
 }
@@ -270,8 +276,8 @@ wait_one(struct muster_scheduler *s,
         rc = attempt(s->rollout, id, &g);
         if (rc == 0)
             return wrap_all(&g, 1, out, err);
-        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
-                           : failed(rc, "a group", err);
+        rc = rc == -EAGAIN ? ms_capi_generate_wait(s, seen, until_ns, err)
+                           : ms_capi_generate_failed(rc, "a group", err);
     }
     return rc;
 }
@@ -344,7 +350,7 @@ int muster_scheduler_weights_begin(struct muster_scheduler *s,
                                 "version %u is not after %u",
                                 version,
                                 ms_rollout_version(s->rollout));
-    return rc < 0 ? failed(rc, "an update of the weights", err) : 0;
+    return rc < 0 ? ms_capi_generate_failed(rc, "an update of the weights", err) : 0;
 }
 
 int muster_scheduler_weights_next(struct muster_scheduler *s,
@@ -356,12 +362,16 @@ int muster_scheduler_weights_next(struct muster_scheduler *s,
 
     for (;;) {
         uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
-        int rc = ms_rollout_weights_next(s->rollout, rank);
+        uint32_t replica = 0;
+        int rc = ms_rollout_weights_next(s->rollout, &replica);
 
+        if (rc > 0)
+            *rank = ms_rollout_rank(s->rollout, replica);
         if (rc >= 0)
             return rc;
-        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
-                           : failed(rc, "an update of the weights", err);
+        rc = rc == -EAGAIN
+                 ? ms_capi_generate_wait(s, seen, until_ns, err)
+                 : ms_capi_generate_failed(rc, "an update of the weights", err);
         if (rc < 0)
             return rc;
     }
@@ -369,7 +379,10 @@ int muster_scheduler_weights_next(struct muster_scheduler *s,
 
 int muster_scheduler_weights_ready(struct muster_scheduler *s, uint32_t rank)
 {
-    return ms_rollout_weights_ready(s->rollout, rank);
+    uint32_t replica;
+    int rc = ms_rollout_replica(s->rollout, rank, &replica);
+
+    return rc < 0 ? rc : ms_rollout_weights_ready(s->rollout, replica);
 }
 
 int muster_scheduler_weights_failed(struct muster_scheduler *s)
@@ -386,15 +399,15 @@ int muster_scheduler_pause(struct muster_scheduler *s,
     int rc = ms_rollout_pause(s->rollout, (enum ms_weights_mode)mode);
 
     if (rc < 0)
-        return failed(rc, "pause", err);
+        return ms_capi_generate_failed(rc, "pause", err);
     for (;;) {
         uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
 
         rc = ms_rollout_is_paused(s->rollout);
         if (rc == 0)
             return 0;
-        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
-                           : failed(rc, "pause", err);
+        rc = rc == -EAGAIN ? ms_capi_generate_wait(s, seen, until_ns, err)
+                           : ms_capi_generate_failed(rc, "pause", err);
         if (rc < 0)
             return rc;
     }
@@ -403,9 +416,4 @@ int muster_scheduler_pause(struct muster_scheduler *s,
 int muster_scheduler_resume(struct muster_scheduler *s)
 {
     return ms_rollout_resume(s->rollout);
-}
-
-int muster_scheduler_restored(struct muster_scheduler *s, uint32_t rank)
-{
-    return ms_rollout_restored(s->rollout, rank);
 }

@@ -12,18 +12,29 @@
 struct muster_scheduler {
     struct ms_rollout *rollout;
     struct muster_cluster *cluster; /* borrowed */
-    uint32_t slots, kv_tokens;      /* of each replica */
+    uint32_t width;                 /* ranks of one replica */
     /* replicas.c, under `lock` */
     pthread_mutex_t lock;
     struct ms_peer *first; /* its rank 0, or what has followed it */
-    uint32_t count;        /* replicas: ranks 0 to count - 1 */
     uint64_t changes;      /* of clusters, that were looked at */
 };
 
-/* replicas.c: a replica for each worker of the cluster. */
+/* replicas.c: the mesh of its cluster, where options do not say it: as the job's file says. */
+void ms_capi_replicas_mesh(const struct muster_cluster *c,
+                           const json_t *job,
+                           struct muster_scheduler_options *o);
+/* The replicas are the workers of the cluster. */
 int ms_capi_replicas_init(struct muster_scheduler *s, struct ms_error *err);
 /* The same, if clusters have changed since. Where the head cannot be asked nothing changes. */
 void ms_capi_replicas_follow(struct muster_scheduler *s);
+
+/* generate.c: wait for news, once, or for a while; -ETIMEDOUT with the reason. */
+int ms_capi_generate_wait(struct muster_scheduler *s,
+                          uint64_t seen,
+                          int64_t until_ns,
+                          struct muster_error *err);
+/* `rc`, with a reason of `what`. */
+int ms_capi_generate_failed(int rc, const char *what, struct muster_error *err);
 
 /* generation.c: options that are as MUSTER_SCHEDULER_OPTIONS has them become those of the
  * job's file; they borrow from it. */

@@ -471,6 +471,36 @@ static void test_weights_filter_and_pause(void **state)
     muster_samples_destroy(done);
 }
 
+/* A replica of three ranks: the first one is asked, and any of them names it. */
+static void test_a_replica_of_several_ranks(void **state)
+{
+    struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
+    struct muster_scheduler_stats stats;
+    SCHEDULER s = NULL;
+    uint32_t rank = 99;
+
+    (void)state;
+    o.pp = WORKERS;
+    s = make(o);
+    muster_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.replicas_up, 1);
+    submit_slow(s, 2);
+    check_slow(s, 2);
+    assert_int_equal(muster_scheduler_drain(s, WORKERS - 1, WAIT_NS, &err), -EINVAL);
+    assert_non_null(strstr(err.message, "at least one"));
+    assert_int_equal(muster_scheduler_drain(s, WORKERS, WAIT_NS, &err), -EINVAL);
+    assert_int_equal(muster_scheduler_resize(s, WORKERS + 1, WAIT_NS, &err), -EINVAL);
+    assert_non_null(strstr(err.message, "3 ranks"));
+    assert_int_equal(
+        muster_scheduler_weights_begin(s, 1, MUSTER_WEIGHTS_ABORT, false, 0, &err), 0);
+    assert_int_equal(muster_scheduler_weights_next(s, WAIT_NS, &rank, &err), 1);
+    assert_int_equal(rank, 0);
+    assert_int_equal(muster_scheduler_weights_next(s, WAIT_NS, &rank, &err), 0);
+    assert_int_equal(muster_scheduler_weights_ready(s, WORKERS - 1), 0);
+    o.pp = WORKERS - 1; /* no such mesh has three ranks */
+    assert_null(muster_scheduler_create(cluster, &o, &err));
+}
+
 static void test_misuse(void **state)
 {
     struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
@@ -501,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_drained_and_used_again),
         cmocka_unit_test(test_a_forked_child),
         cmocka_unit_test(test_weights_filter_and_pause),
+        cmocka_unit_test(test_a_replica_of_several_ranks),
         cmocka_unit_test(test_misuse),
     };
 

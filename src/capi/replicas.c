@@ -1,5 +1,6 @@
-/* replicas.c - the replicas of a scheduler are the workers of its cluster, also when that has
- * been resized, by whomever */
+/* replicas.c - the replicas of a scheduler in C: the rollout is told of the cluster's workers,
+ * also when that has been resized, by whomever */
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/lock.h"
@@ -7,37 +8,48 @@
 #include "capi/generate.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define RESIZE_GRACE_NS (5 * MS_NS_PER_S) /* of workers that go: they run nothing */
-#define NOT_LOOKED      UINT64_MAX
 
-/* Those that it has not got yet: also a rank may be another worker, if the cluster has shrunk
- * and grown since. -EEXIST: not all, try again. */
-static int
-add(struct muster_scheduler *s, const struct muster_cluster *c, struct ms_error *err)
+/* ---- the mesh ---------------------------------------------------------------------- */
+
+/* In a submitted job a cluster is called JOB.ROLE. */
+static const json_t *role_of(const struct muster_cluster *c, const json_t *job)
 {
-    int rc = 0;
+    const json_t *roles = json_object_get(job, "roles");
+    const json_t *role = json_object_get(roles, c->name);
+    const char *dot = strrchr(c->name, '.');
 
-    for (uint32_t i = 0; i < c->world_size && (rc == 0 || rc == -EEXIST); i++) {
-        const struct ms_rollout_replica what = {
-            .peer = c->workers[i].peer, .slots = s->slots, .kv_tokens = s->kv_tokens};
-        int added;
-
-        if (i < s->count && !ms_rollout_has(s->rollout, i))
-            continue; /* `drain` was asked for */
-        added = ms_rollout_add(s->rollout, i, &what, err);
-        if (added < 0)
-            rc = added;
-        else if (i >= s->count)
-            s->count = i + 1;
-    }
-    return rc;
+    return role || !dot ? role : json_object_get(roles, dot + 1);
 }
 
-static void drop(struct muster_scheduler *s, uint32_t world_size)
+void ms_capi_replicas_mesh(const struct muster_cluster *c,
+                           const json_t *job,
+                           struct muster_scheduler_options *o)
 {
-    while (s->count > world_size)
-        ms_rollout_drain(s->rollout, --s->count);
+    const json_t *mesh = json_object_get(role_of(c, job), "mesh");
+
+    if (o->tp || o->cp || o->pp || !mesh)
+        return;
+    o->tp = (uint32_t)json_integer_value(json_object_get(mesh, "tp"));
+    o->cp = (uint32_t)json_integer_value(json_object_get(mesh, "cp"));
+    o->pp = (uint32_t)json_integer_value(json_object_get(mesh, "pp"));
+}
+
+/* ---- followed ---------------------------------------------------------------------- */
+
+static int
+follow(struct muster_scheduler *s, const struct muster_cluster *c, struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_peer **peers = calloc((size_t)c->world_size + 1, sizeof *peers);
+
+    if (!peers)
+        return ms_error_set(err, -ENOMEM, "no memory for %u workers", c->world_size);
+    for (uint32_t i = 0; i < c->world_size; i++)
+        peers[i] = c->workers[i].peer;
+    return ms_rollout_follow(s->rollout, peers, c->world_size, err);
 }
 
 int ms_capi_replicas_init(struct muster_scheduler *s, struct ms_error *err)
@@ -48,7 +60,7 @@ int ms_capi_replicas_init(struct muster_scheduler *s, struct ms_error *err)
         return ms_error_set(err, -EINVAL, "cluster '%s' has no workers", c->name);
     s->changes = ms_head_changes(c->session->head);
     s->first = ms_peer_ref(c->workers[0].peer);
-    return add(s, c, err);
+    return follow(s, c, err);
 }
 
 /* Not another cluster of the same name. */
@@ -61,17 +73,13 @@ static bool is_same(const struct muster_scheduler *s,
     return false;
 }
 
-/* What the head says of it now. Negative: it cannot be told, or done, ask again. */
+/* What the head says of it now. Negative: it cannot be told, ask again. */
 static int look(struct muster_scheduler *s)
 {
     struct muster_cluster *found =
         muster_cluster_open(s->cluster->session, s->cluster->name, NULL);
-    int rc = -EAGAIN;
+    int rc = found && is_same(s, found) ? follow(s, found, NULL) : -EAGAIN;
 
-    if (found && is_same(s, found)) {
-        drop(s, found->world_size);
-        rc = add(s, found, NULL);
-    }
     muster_cluster_close(found);
     return rc;
 }
@@ -91,40 +99,29 @@ void ms_capi_replicas_follow(struct muster_scheduler *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Until no request is left at those that go. -ESHUTDOWN, -ECHILD: there will be no news. */
-static int
-await_drained(struct muster_scheduler *s, uint32_t from, uint32_t to, int64_t until_ns)
-{
-    for (uint32_t i = from; i < to; i++)
-        for (;;) {
-            uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
-            int rc = ms_rollout_status(s->rollout);
+/* ---- fewer ------------------------------------------------------------------------- */
 
-            if (rc < 0)
-                return rc;
-            if (!ms_rollout_has(s->rollout, i))
-                break;
-            if (ms_now_ns() >= until_ns)
-                return -ETIMEDOUT;
-            ms_rollout_wait(s->rollout, seen, until_ns);
-        }
-    return 0;
+static int drain(struct ms_rollout *r, uint32_t rank)
+{
+    return ms_rollout_drain(r, &rank, 1);
 }
 
-/* Before the lock is taken: in a forked child a thread that is not there may hold it. */
-static int check_usable(const struct muster_scheduler *s, struct muster_error *err)
+/* Until no request is left at those that go. */
+static int await_gone(struct muster_scheduler *s,
+                      int (*attempt)(struct ms_rollout *, uint32_t),
+                      uint32_t number,
+                      int64_t until_ns)
 {
-    int rc = ms_rollout_status(s->rollout);
+    for (;;) {
+        uint64_t seen = ms_rollout_wait(s->rollout, 0, 0);
+        int rc = attempt(s->rollout, number);
 
-    return rc < 0 ? muster_error_set(err, rc, NULL, MS_ROLLOUT_FORKED) : 0;
-}
-
-static bool is_last(const struct muster_scheduler *s, uint32_t rank)
-{
-    for (uint32_t i = 0; i < s->count; i++)
-        if (i != rank && ms_rollout_has(s->rollout, i))
-            return false;
-    return true;
+        if (rc != -EAGAIN)
+            return rc;
+        if (ms_now_ns() >= until_ns)
+            return -ETIMEDOUT;
+        ms_rollout_wait(s->rollout, seen, until_ns);
+    }
 }
 
 int muster_scheduler_drain(struct muster_scheduler *s,
@@ -132,42 +129,44 @@ int muster_scheduler_drain(struct muster_scheduler *s,
                            int64_t timeout_ns,
                            struct muster_error *err)
 {
-    int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
-    int rc = check_usable(s, err);
+    int rc = await_gone(s, drain, rank, ms_deadline_ns(ms_now_ns(), timeout_ns));
 
-    if (rc < 0)
-        return rc;
-    MS_LOCK(&s->lock);
-    if (rank >= s->count)
+    if (rc == -ENOENT)
         return muster_error_set(err, -EINVAL, NULL, "there is no rank %u", rank);
-    if (!ms_rollout_has(s->rollout, rank))
-        return 0;
-    if (is_last(s, rank))
-        return muster_error_set(err, -EINVAL, NULL, "at least one replica must stay");
-    ms_rollout_drain(s->rollout, rank);
-    rc = await_drained(s, rank, rank + 1, until_ns);
-    return rc < 0 ? muster_error_set(
-                        err, rc, NULL, "rank %u did not let go of its requests", rank)
-                  : 0;
+    if (rc == -EINVAL)
+        return muster_error_set(err, rc, NULL, "at least one replica must stay");
+    if (rc == -ETIMEDOUT)
+        return muster_error_set(
+            err, rc, NULL, "rank %u did not let go of its requests", rank);
+    return rc < 0 ? ms_capi_generate_failed(rc, "drain", err) : 0;
 }
 
 int muster_scheduler_undrain(struct muster_scheduler *s,
                              uint32_t rank,
                              struct muster_error *err)
 {
-    const struct muster_cluster *c = s->cluster;
-    struct ms_rollout_replica what = {.slots = s->slots, .kv_tokens = s->kv_tokens};
-    struct ms_error why = {0};
-    int rc = check_usable(s, err);
+    int rc = ms_rollout_undrain(s->rollout, &rank, 1);
+
+    if (rc == -ENOENT)
+        return muster_error_set(err, -EINVAL, NULL, "there is no rank %u", rank);
+    return rc < 0 ? ms_capi_generate_failed(rc, "undrain", err) : 0;
+}
+
+static int check_size(const struct muster_scheduler *s,
+                      uint32_t world_size,
+                      struct muster_error *err)
+{
+    int rc =
+        ms_rollout_status(s->rollout); /* before the lock: it may be a forked child */
 
     if (rc < 0)
-        return rc;
-    MS_LOCK(&s->lock);
-    if (rank >= s->count || rank >= c->world_size)
-        return muster_error_set(err, -EINVAL, NULL, "there is no rank %u", rank);
-    what.peer = c->workers[rank].peer;
-    rc = ms_rollout_add(s->rollout, rank, &what, &why);
-    return rc < 0 ? ms_capi_error(&why, err) : 0;
+        return ms_capi_generate_failed(rc, "resize", err);
+    if (world_size == 0)
+        return muster_error_set(err, -EINVAL, NULL, "a scheduler needs a replica");
+    if (world_size % s->width != 0)
+        return muster_error_set(
+            err, -EINVAL, NULL, "a replica has %u ranks of its mesh", s->width);
+    return 0;
 }
 
 int muster_scheduler_resize(struct muster_scheduler *s,
@@ -176,22 +175,24 @@ int muster_scheduler_resize(struct muster_scheduler *s,
                             struct muster_error *err)
 {
     int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
-    uint32_t before;
-    int rc = check_usable(s, err);
+    int rc = check_size(s, world_size, err);
 
     if (rc < 0)
         return rc;
     MS_LOCK(&s->lock);
-    if (world_size == 0)
-        return muster_error_set(err, -EINVAL, NULL, "a scheduler needs a replica");
-    before = s->count;
-    drop(s, world_size);
-    rc = await_drained(s, world_size, before, until_ns);
+    rc = await_gone(s, ms_rollout_limit, world_size / s->width, until_ns);
     if (rc < 0)
-        muster_error_set(err, rc, NULL, "replicas did not let go of their requests");
+        ms_capi_generate_failed(rc, "requests of replicas that go", err);
     else
         rc = muster_cluster_resize(s->cluster, world_size, RESIZE_GRACE_NS, err);
-    if (add(s, s->cluster, NULL) < 0)
-        s->changes = NOT_LOOKED; /* later: one is still being drained */
+    follow(s, s->cluster, NULL);
+    ms_rollout_limit(s->rollout, MS_ROLLOUT_NO_LIMIT);
     return rc;
+}
+
+int muster_scheduler_restored(struct muster_scheduler *s, uint32_t rank)
+{
+    int rc = ms_rollout_restored(s->rollout, rank);
+
+    return rc == -EALREADY || rc == -EBUSY ? -EAGAIN : rc;
 }

@@ -93,3 +93,16 @@ int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e)
     }
     return 0;
 }
+
+int ms_report_fell_back(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    struct ms_gen_replica *r = ms_replica_of(s, e);
+    uint32_t i = subject(s, e);
+
+    if (i != MS_NONE && e->version < s->requests[i].oldest)
+        s->requests[i].oldest = e->version;
+    if (!r || e->version >= r->version)
+        return 0;
+    r->version = e->version;
+    return r->state == MS_REPLICA_DRAINING ? 0 : ms_replica_drain(s, e);
+}

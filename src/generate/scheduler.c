@@ -359,6 +359,7 @@ static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
     [MS_RESUME] = ms_weights_resume,
     [MS_TAKE] = ms_deliver_take,
     [MS_WAITING] = ms_report_take,
+    [MS_FELL_BACK] = ms_report_fell_back,
 };
 
 /* What moves is decided when nothing waits: a queue keeps replicas full by itself. */

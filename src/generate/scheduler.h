@@ -84,6 +84,9 @@ enum ms_generate_what {
     MS_TAKE, /* id: one ready group's, whose samples are consumed; -EAGAIN: not ready */
     MS_WAITING, /* id, attempt: its engine has it but does not decode it, for want of cache;
                    it is not silent as long as that is said */
+    MS_FELL_BACK, /* id, attempt, replica, epoch, version: by its engine its tokens are of
+                     this version, which is older than that of its sending. The replica has
+                     not got the weights: it is drained, and RELEASED when all have left */
     MS_GENERATE_WHATS
 };
 

@@ -120,5 +120,6 @@ void ms_weights_tick(struct ms_scheduler *s);
 /* ---- report.c ---------------------------------------------------------------------- */
 
 int ms_report_take(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_report_fell_back(struct ms_scheduler *s, const struct ms_generate_event *e);
 
 #endif

@@ -159,9 +159,47 @@ static void test_shrink_and_expand_keep_work(void **state)
     REFUSED(&r, -EINVAL, MS_REPLICA_UP, .replica = 3, .epoch = 1, .samples = 1);
 }
 
+/* An engine says that its tokens are of an older version than it was given. */
+static void test_a_replica_that_falls_back_gets_no_more(void **state)
+{
+    RIG(r, .seed = 1, .staleness_max = 1);
+    uint64_t id[2];
+
+    (void)state;
+    EVENT(&r, MS_ADVANCE, .version = 5);
+    EVENT(&r, MS_REPLICA_UP, .replica = 0, .epoch = 1, .samples = 2, .version = 5);
+    submit_now(&r, 1, 2);
+    id[0] = r.d[0].id;
+    id[1] = r.d[1].id;
+    EVENT(&r, MS_FELL_BACK, .id = id[0], .attempt = 1, .epoch = 9, .version = 5);
+    NOTHING(&r);
+    EVENT(&r, MS_FELL_BACK, .id = id[0], .attempt = 1, .epoch = 1, .version = 3);
+    DECIDED(&r, MS_ABORT, MS_ABORT);
+    EVENT(&r, MS_FELL_BACK, .id = id[1], .attempt = 1, .epoch = 1, .version = 4);
+    NOTHING(&r); /* it is drained already */
+    EVENT(&r, MS_ABORTED, .id = id[0], .attempt = 1, .tokens = 9);
+    NOTHING(&r); /* there is no other */
+    EVENT(&r, MS_ABORTED, .id = id[1], .attempt = 1, .tokens = 9);
+    DECIDED(&r, MS_RELEASED);
+    submit_now(&r, 2, 1);
+    NOTHING(&r);
+    EVENT(&r, MS_REPLICA_UP, .replica = 0, .epoch = 2, .samples = 3, .version = 5);
+    DECIDED(&r, MS_SEND, MS_SEND, MS_SEND);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(r.d[i].version, 5);
+        assert_int_equal(r.d[i].tokens, r.d[i].group == 1 ? 9 : 0);
+    }
+    EVENT(&r, MS_FINISHED, .id = id[1], .attempt = 2, .tokens = 20);
+    NOTHING(&r);
+    EVENT(&r, MS_FINISHED, .id = id[0], .attempt = 2, .tokens = 20);
+    DECIDED(&r, MS_READY, MS_DROP, MS_REFILL);
+    assert_int_equal(r.d[1].why, MS_WHY_STALE); /* its oldest token is of version 3 */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_replica_that_falls_back_gets_no_more),
         cmocka_unit_test(test_weights_at_a_barrier),
         cmocka_unit_test(test_weights_rolling_and_waiting),
         cmocka_unit_test(test_weights_in_place),

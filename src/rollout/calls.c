@@ -156,6 +156,7 @@ int ms_rollout_call_start_generate(struct ms_rollout *r,
     c->request = q;
     c->before = c->tokens = (uint32_t)q->sample->count;
     c->max_tokens = d->max_tokens;
+    c->version = d->version;
     q->sample->reason[0] = '\0';
     q->stream = c;
     return 0;
@@ -210,6 +211,17 @@ fail(struct ms_rollout *r, struct open_call *c, const char *why, bool is_final)
 
 /* ---- items ------------------------------------------------------------------------- */
 
+/* Of the tokens that have come last. An older one than at the sending is the engine's own word:
+ * else tokens have that of the replica. */
+static void look_at_version(struct ms_rollout *r, struct open_call *c)
+{
+    const struct ms_rollout_sample *s = c->request->sample;
+    uint32_t version = s->runs[s->run_count - 1].version;
+
+    if (version < c->version)
+        ms_rollout_weights_fell_back(r, c, version);
+}
+
 /* 0, or -EBADMSG: it has failed and was dropped. */
 static int take_chunk(struct ms_rollout *r,
                       struct open_call *c,
@@ -239,6 +251,8 @@ static int take_chunk(struct ms_rollout *r,
     c->replica->tokens += c->tokens - before;
     ms_rollout_replica_measure(r, c->replica, c, c->tokens - before, now_ns);
     c->heard_ns = now_ns;
+    if (c->tokens > before)
+        look_at_version(r, c);
     return 0;
 }
 

@@ -100,8 +100,14 @@ static void release(struct ms_rollout *r, const struct ms_generate_decision *d)
 {
     struct replica *rep = ms_rollout_replica_find(r, d->replica);
 
-    if (rep && rep->epoch == d->epoch)
-        ms_rollout_replica_released(r, rep);
+    if (!rep || rep->epoch != d->epoch)
+        return;
+    if (rep->is_behind) {
+        ms_rollout_weights_wait(r, rep);
+        return;
+    }
+    ms_rollout_replica_released(r, rep);
+    ms_rollout_role_settle(r, d->replica);
 }
 
 static void update(struct ms_rollout *r, const struct ms_generate_decision *d)

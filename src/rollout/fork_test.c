@@ -14,7 +14,6 @@ enum { CHILD_S = 10 };
 static bool refuses(struct ms_rollout *r)
 {
     struct ms_rollout_submit s = {.samples = 1, .max_new_tokens = 1};
-    struct ms_rollout_replica replica = {.slots = 1};
     struct ms_rollout_group *g = NULL;
     struct ms_explanation x;
     struct ms_error err = {0};
@@ -26,8 +25,11 @@ static bool refuses(struct ms_rollout *r)
     return ms_rollout_status(r) == -ECHILD && ms_rollout_listen(r) == -ECHILD &&
            ms_rollout_submit(r, &s, &id, &err) == -ECHILD &&
            strstr(err.text, "forked child") &&
-           ms_rollout_add(r, 0, &replica, NULL) == -ECHILD &&
-           ms_rollout_drain(r, 0) == -ECHILD && ms_rollout_pull(r, 1, &g) == -ECHILD &&
+           ms_rollout_follow(r, NULL, 0, NULL) == -ECHILD &&
+           ms_rollout_limit(r, 1) == -ECHILD && ms_rollout_drain(r, &n, 1) == -ECHILD &&
+           ms_rollout_undrain(r, &n, 1) == -ECHILD &&
+           ms_rollout_replica(r, 0, &n) == -ECHILD &&
+           ms_rollout_pull(r, 1, &g) == -ECHILD &&
            ms_rollout_lease(r, 1, &g, &id) == -ECHILD &&
            ms_rollout_consumed(r, 1) == -ECHILD &&
            ms_rollout_give_back(r, 1) == -ECHILD &&
@@ -59,14 +61,15 @@ static bool gives_nothing(struct ms_rollout *r)
     ms_rollout_stats(r, &s);
     ms_rollout_unlisten(r, 0);
     return s.submitted == 0 && !ms_rollout_replica_stats(r, 0, &replica) &&
-           ms_rollout_wait(r, 7, MS_NEVER) == 7 && !ms_rollout_has(r, 0) &&
-           ms_rollout_version(r) == 0 && ms_rollout_take_refill(r) == 0 &&
+           ms_rollout_wait(r, 7, MS_NEVER) == 7 &&
+           ms_rollout_rank(r, 0) == MS_NOWHERE && ms_rollout_version(r) == 0 &&
+           ms_rollout_take_refill(r) == 0 &&
            ms_rollout_marks(r, 3, &mark, 1, &next) == 0 && next == 3;
 }
 
 static void test_the_lock_was_held_at_the_fork(void **state)
 {
-    const struct ms_rollout_options o = {0};
+    const struct ms_rollout_options o = {.slots = 1};
     struct ms_rollout *r = ms_rollout_create(&o, NULL);
     int status = -1;
     pid_t child;

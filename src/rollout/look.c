@@ -45,7 +45,7 @@ bool ms_rollout_replica_stats(struct ms_rollout *r,
     if (!rep)
         return true;
     out->state = rep->state;
-    out->slots = rep->slots;
+    out->slots = r->slots;
     out->version = rep->version;
     out->epoch = rep->epoch;
     out->running = rep->running;

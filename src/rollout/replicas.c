@@ -1,4 +1,4 @@
-/* replicas.c - the workers that generate: up, down, sought, drained, measured */
+/* replicas.c - the workers that generate: up, down, sought, let go, measured */
 #include "rollout/rollout_impl.h"
 
 #include "base/buf.h"
@@ -24,8 +24,8 @@ void ms_rollout_replica_up(struct ms_rollout *r, struct replica *rep)
                      (struct ms_generate_event){.what = MS_REPLICA_UP,
                                                 .replica = rep->number,
                                                 .epoch = rep->epoch,
-                                                .samples = rep->slots,
-                                                .tokens = rep->kv_tokens,
+                                                .samples = r->slots,
+                                                .tokens = r->kv_tokens,
                                                 .version = rep->version});
     ms_rollout_news(r);
 }
@@ -47,78 +47,41 @@ static void keep_version(struct ms_rollout *r, const struct replica *rep)
     ms_map_add(&r->versions, rep->uid, (void *)((uintptr_t)rep->version + 1));
 }
 
-static int make(struct ms_rollout *r,
-                uint32_t number,
-                const struct ms_rollout_replica *what,
-                struct replica **out)
+static struct replica *make(struct ms_rollout *r, uint32_t number, struct ms_peer *peer)
 {
     struct replica *rep = calloc(1, sizeof *rep);
 
     if (!rep)
-        return -ENOMEM;
+        return NULL;
     if (ms_array_reserve(
             &r->replicas, &r->replica_room, (size_t)number + 1, sizeof *r->replicas) <
         0) {
         free(rep);
-        return -ENOMEM;
+        return NULL;
     }
     if (r->replica_count <= number)
         r->replica_count = (size_t)number + 1;
     rep->number = number;
-    rep->slots = what->slots;
-    rep->kv_tokens = what->kv_tokens;
-    rep->peer = ms_peer_ref(what->peer);
-    rep->uid = ms_peer_uid(what->peer);
+    rep->peer = ms_peer_ref(peer);
+    rep->uid = ms_peer_uid(peer);
     rep->version = version_of(r, rep->uid);
     ms_list_init(&rep->calls);
-    r->replicas[number] = *out = rep;
-    return 0;
+    return r->replicas[number] = rep;
 }
 
-/* 1: it is that worker; 0: there is none any more; -EEXIST: it is, and is being drained. What
- * had the place of another worker has ended. */
-static int clear_place(struct ms_rollout *r, uint32_t number, uint64_t uid)
+int ms_rollout_replica_add(struct ms_rollout *r, uint32_t number, struct ms_peer *peer)
 {
-    struct replica *rep = ms_rollout_replica_find(r, number);
-    bool is_draining = rep && rep->state == MS_ROLLOUT_DRAINING;
+    struct replica *rep = make(r, number, peer);
 
     if (!rep)
-        return 0;
-    if (rep->uid == uid)
-        return is_draining ? -EEXIST : 1;
-    ms_rollout_replica_down(r, rep, "another worker has its place");
-    if (!is_draining)
-        ms_rollout_replica_released(r, rep);
-    return 0;
-}
-
-int ms_rollout_add(struct ms_rollout *r,
-                   uint32_t number,
-                   const struct ms_rollout_replica *what,
-                   struct ms_error *err)
-{
-    struct replica *rep;
-    int rc;
-    MS_ROLLOUT_ENTER(r, ms_error_set(err, -ECHILD, MS_ROLLOUT_FORKED));
-
-    rc = ms_rollout_check(r);
-    if (rc < 0)
-        return ms_error_set(err, rc, "the scheduler is closed");
-    if (number >= MS_GENERATE_REPLICAS_MAX || what->slots == 0)
-        return ms_error_set(err, -EINVAL, "a replica needs slots");
-    rc = clear_place(r, number, ms_peer_uid(what->peer));
-    if (rc != 0)
-        return rc > 0 ? 0
-                      : ms_error_set(err, rc, "replica %u is being drained", number);
-    if (make(r, number, what, &rep) < 0)
-        return ms_error_set(err, -ENOMEM, "no memory for a replica");
+        return -ENOMEM;
     if (r->is_updating || rep->version != r->version) { /* it has missed it */
         rep->state = MS_ROLLOUT_WAITING;
         ms_rollout_news(r);
     } else {
         ms_rollout_replica_up(r, rep);
     }
-    return ms_rollout_step(r, NULL); /* also that what had its place has ended */
+    return 0;
 }
 
 /* ---- down -------------------------------------------------------------------------- */
@@ -141,11 +104,15 @@ void ms_rollout_replica_down(struct ms_rollout *r, struct replica *rep, const ch
                                                 .replica = rep->number,
                                                 .epoch = rep->epoch});
     rep->is_pausing = false;
-    if (rep->state == MS_ROLLOUT_DRAINING) {
+    if (rep->state == MS_ROLLOUT_DRAINING && !rep->is_behind) {
+        uint32_t number = rep->number;
+
         ms_rollout_replica_released(r, rep);
+        ms_rollout_role_settle(r, number);
         return;
     }
     rep->state = MS_ROLLOUT_DOWN;
+    rep->is_behind = false;
     rep->update = UPDATE_NONE;
     rep->seek_ns = ms_now_ns();
     r->tick_ns = rep->seek_ns;
@@ -211,7 +178,7 @@ int64_t ms_rollout_replicas_tick(struct ms_rollout *r, int64_t now_ns)
     return next_ns;
 }
 
-/* ---- drained ----------------------------------------------------------------------- */
+/* ---- let go ------------------------------------------------------------------------ */
 
 void ms_rollout_replica_released(struct ms_rollout *r, struct replica *rep)
 {
@@ -224,37 +191,6 @@ void ms_rollout_replica_released(struct ms_rollout *r, struct replica *rep)
     ms_peer_unref(rep->peer);
     free(rep);
     ms_rollout_news(r);
-}
-
-int ms_rollout_drain(struct ms_rollout *r, uint32_t number)
-{
-    const struct ms_generate_event e = {.what = MS_DRAIN, .replica = number};
-    struct replica *rep;
-    int rc;
-    MS_ROLLOUT_ENTER(r, -ECHILD);
-
-    rc = ms_rollout_check(r);
-    if (rc < 0)
-        return rc;
-    rep = ms_rollout_replica_find(r, number);
-    if (!rep)
-        return -ENOENT;
-    if (rep->state == MS_ROLLOUT_DRAINING)
-        return 0;
-    if (rep->state != MS_ROLLOUT_UP) {
-        ms_rollout_replica_released(r, rep);
-        return 0;
-    }
-    rep->state = MS_ROLLOUT_DRAINING;
-    rep->update = UPDATE_NONE;
-    return ms_rollout_step(r, &e);
-}
-
-bool ms_rollout_has(struct ms_rollout *r, uint32_t number)
-{
-    MS_ROLLOUT_ENTER(r, false);
-
-    return ms_rollout_replica_find(r, number) != NULL;
 }
 
 /* ---- measured ---------------------------------------------------------------------- */

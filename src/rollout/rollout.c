@@ -238,6 +238,7 @@ static void *run(void *arg)
 static void free_all(struct ms_rollout *r)
 {
     ms_rollout_groups_finish(r);
+    ms_rollout_role_finish(r);
     for (size_t i = 0; i < r->replica_count; i++)
         if (r->replicas[i]) {
             ms_peer_unref(r->replicas[i]->peer);
@@ -288,6 +289,11 @@ static void init(struct ms_rollout *r, const struct ms_rollout_options *o)
     r->pid = getpid();
     r->news = 1;
     r->version = r->first_version = o->version;
+    r->slots = o->slots;
+    r->kv_tokens = o->kv_tokens;
+    r->replicas_max = MS_ROLLOUT_NO_LIMIT;
+    r->mesh = (struct ms_mesh){
+        .tp = o->tp ? o->tp : 1, .cp = o->cp ? o->cp : 1, .pp = o->pp ? o->pp : 1};
     r->has_filter = o->core.filter;
     r->nonce = ms_random_id();
     r->armed_ns = r->tick_ns = MS_NEVER;
@@ -339,6 +345,10 @@ struct ms_rollout *ms_rollout_create(const struct ms_rollout_options *o,
         return NULL;
     }
     init(r, o);
+    if (o->slots == 0) {
+        ms_error_set(err, -EINVAL, "a replica needs slots");
+        goto fail;
+    }
     if (!r->engine || !r->lengths || !r->loop || !r->inbox || !r->marks ||
         (o->history && *o->history && !r->history)) {
         ms_error_set(err, -ENOMEM, "no memory for a rollout");

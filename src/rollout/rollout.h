@@ -23,7 +23,8 @@
  * Replicas. A replica whose worker died is down: its requests go on elsewhere from the tokens
  * that have come. It is asked for again every MS_ROLLOUT_SEEK_NS, and used again when a
  * successor has its place. A replica that has missed an update of the weights, or is a new
- * worker after one, is used when it has got the next one.
+ * worker after one, is used when it has got the next one; so is one whose engine says of its
+ * tokens that they are of an older version than it was given.
  *
  * Threads. A rollout has a thread of its own, which takes what calls report, and all functions
  * may be called from any thread. None of them waits but ms_rollout_wait: what is not there yet
@@ -53,6 +54,7 @@
 #define MS_ROLLOUT_RID       33                   /* 32 hexadecimal digits */
 #define MS_ROLLOUT_LISTENERS 16
 #define MS_ROLLOUT_RESUMES   3 /* that fail in a row before a replica is given up */
+#define MS_ROLLOUT_NO_LIMIT  UINT32_MAX
 #define MS_ROLLOUT_FORKED    "a scheduler is of no use in a forked child"
 #define MS_ROLLOUT_REFUSED   "RequestRefused"
 
@@ -68,6 +70,9 @@ struct ms_rollout_options {
                                the role (ms_rollout_history_of), if there is such */
     size_t history_prompts; /* that it keeps; 0: a million */
     uint32_t version;       /* of the weights that all replicas begin with */
+    uint32_t slots;         /* of each replica, at least 1 */
+    uint32_t kv_tokens;     /* that its cache holds; 0: no limit */
+    uint32_t tp, cp, pp;    /* ranks of one replica: sizes of the mesh; 0: 1 */
 };
 
 /* Where the lengths of a role are kept in a job that has a folder for its checkpoints, for the
@@ -96,24 +101,28 @@ uint64_t ms_rollout_wait(struct ms_rollout *r, uint64_t seen, int64_t until_ns);
 int ms_rollout_listen(struct ms_rollout *r);
 void ms_rollout_unlisten(struct ms_rollout *r, int fd);
 
-/* ---- replicas ---------------------------------------------------------------------- */
+/* ---- the role ---------------------------------------------------------------------- */
 
-struct ms_rollout_replica {
-    struct ms_peer *peer; /* referenced */
-    uint32_t slots;
-    uint32_t kv_tokens; /* 0: no limit */
-};
-/* One more, with this number; another worker that had it has ended. If it has not got the
- * present weights (it is a new worker after an update, or was drained during one) it waits for
- * the next ones, or for ms_rollout_restored. 0 also if it is there. -EEXIST: it is being
- * drained, try again at news. */
-int ms_rollout_add(struct ms_rollout *r,
-                   uint32_t replica,
-                   const struct ms_rollout_replica *what,
-                   struct ms_error *err);
-/* Use it no more: its requests move on. -ENOENT. It is gone when ms_rollout_has says so. */
-int ms_rollout_drain(struct ms_rollout *r, uint32_t replica);
-bool ms_rollout_has(struct ms_rollout *r, uint32_t replica);
+/* These are its workers now, by rank: each of them, or with a mesh the first of each
+ * data-parallel group, is a replica, and what is not among them is let go: its requests move
+ * on. A replica that has not got the present weights (it is a new worker after an update, or was
+ * drained during one) waits for the next ones, or for ms_rollout_restored. What cannot be so yet,
+ * because requests are still leaving, becomes so by itself. -EINVAL: no workers, or not as many
+ * as the mesh needs: nothing changes. */
+int ms_rollout_follow(struct ms_rollout *r,
+                      struct ms_peer *const *peers,
+                      uint32_t ranks,
+                      struct ms_error *err);
+/* Replicas from this number on are not used, whatever is followed, so that their workers can be
+ * ended. 0: they are gone; -EAGAIN: requests are still leaving, ask again at news. */
+int ms_rollout_limit(struct ms_rollout *r, uint32_t replicas);
+/* Use the replicas of these ranks no more, until undrain. 0: they are gone; -EAGAIN: as above;
+ * -EINVAL: at least one must stay; -ENOENT: there is no such rank. */
+int ms_rollout_drain(struct ms_rollout *r, const uint32_t *ranks, size_t count);
+int ms_rollout_undrain(struct ms_rollout *r, const uint32_t *ranks, size_t count);
+/* The first rank of a replica, and the replica that a rank is of (-ENOENT: of none). */
+uint32_t ms_rollout_rank(struct ms_rollout *r, uint32_t replica);
+int ms_rollout_replica(struct ms_rollout *r, uint32_t rank, uint32_t *replica);
 
 /* ---- groups ------------------------------------------------------------------------ */
 
@@ -212,9 +221,10 @@ int ms_rollout_weights_next(struct ms_rollout *r, uint32_t *replica);
 int ms_rollout_weights_ready(struct ms_rollout *r, uint32_t replica);
 /* Give it up: all go on with what they had. */
 int ms_rollout_weights_failed(struct ms_rollout *r);
-/* A replica that waits for weights was given those of the present version: it is used from now
- * on. -ENOENT: there is no such; -EAGAIN: it does not wait, or an update is under way. */
-int ms_rollout_restored(struct ms_rollout *r, uint32_t replica);
+/* The replica of this rank, which waits for weights, was given those of the present version: it
+ * is used from now on. -EALREADY: it is used; -EAGAIN: it does not run, try again at news;
+ * -EBUSY: an update is under way; -ENOENT: there is no such rank. */
+int ms_rollout_restored(struct ms_rollout *r, uint32_t rank);
 uint32_t ms_rollout_version(struct ms_rollout *r);
 
 /* Send nothing until resume; what runs is aborted and goes on later, ends (wait), or stands

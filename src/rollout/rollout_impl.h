@@ -3,7 +3,8 @@
  * rollout.c   life, the thread, events into the scheduler, news
  * carry.c     its decisions, carried out
  * calls.c     calls to workers, and what becomes of them
- * replicas.c  workers: up, down, sought, drained, paused
+ * role.c      which workers of the role are replicas: all, but those that are drained
+ * replicas.c  replicas: up, down, sought, let go, measured
  * chunk.c     what engines send
  * groups.c    groups and their samples, until they are over
  * batches.c   groups that are over are handed out
@@ -22,6 +23,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/map.h"
+#include "dispatch/mesh.h"
 #include "generate/policy.h"
 #include "io/loop.h"
 #include "rollout/rollout.h"
@@ -52,11 +54,12 @@ struct open_call {
     struct request *request;     /* NULL: its group was handed out */
     uint32_t before, max_tokens; /* tokens at the start; of this attempt */
     uint32_t tokens;             /* now */
+    uint32_t version;            /* of the weights when it was sent */
     int64_t heard_ns;
 };
 
 struct replica {
-    uint32_t number, state, slots, kv_tokens, version, epoch;
+    uint32_t number, state, version, epoch;
     struct ms_peer *peer;
     uint64_t uid; /* of the worker that it is */
     struct ms_list calls;
@@ -67,9 +70,18 @@ struct replica {
     bool has_refused; /* to pause; `failure` says why */
     uint32_t resumes; /* that have failed in a row */
     bool no_pause;    /* its engine has no such method */
+    bool
+        is_behind; /* DRAINING, to wait then for weights that it has not got, it says */
     int64_t seek_ns, load_ns;
     uint64_t tokens;
     char failure[MS_ROLLOUT_FAILURE];
+};
+
+/* A worker of the role that is to be a replica; with a mesh the first rank of each group. */
+struct member {
+    struct ms_peer *peer;
+    bool is_aside; /* `drain` was asked for */
+    bool is_going; /* while that is looked at */
 };
 
 struct request {
@@ -114,6 +126,11 @@ struct ms_rollout {
     uint64_t last_group, last_batch, last_tag;
     struct replica **replicas; /* by number; NULL: none */
     size_t replica_count, replica_room;
+    struct ms_mesh mesh; /* of the role; its dp is member_count */
+    uint32_t slots, kv_tokens;
+    struct member *members; /* by number of their replicas */
+    size_t member_count, member_room;
+    uint32_t replicas_max; /* replicas from this number on are not used */
     struct ms_list judged, leased, dropped;
     struct ms_generate_event *events; /* that wait */
     size_t event_count, event_room;
@@ -193,7 +210,18 @@ int ms_rollout_chunk_take(struct ms_rollout_sample *s,
                           uint32_t max,
                           struct ms_error *err);
 
+/* role.c */
+/* Let the replica of this number go, or add it, if that is what the role wants. -ENOMEM. */
+int ms_rollout_role_settle(struct ms_rollout *r, uint32_t number);
+void ms_rollout_role_finish(struct ms_rollout *r);
+/* Of a rank, whichever it is of its group: stages of a pipeline are the slowest of a mesh, so
+ * those of one group are not next to each other. -ENOENT. */
+int ms_rollout_number(const struct ms_rollout *r, uint32_t rank, uint32_t *replica);
+
 /* replicas.c */
+/* The one of this number, which was not there. If it has not got the present weights (it is a
+ * new worker after an update, or was drained during one) it waits for the next ones. -ENOMEM. */
+int ms_rollout_replica_add(struct ms_rollout *r, uint32_t number, struct ms_peer *peer);
 struct replica *ms_rollout_replica_find(const struct ms_rollout *r, uint32_t number);
 /* Its worker is gone or as good as gone. */
 void ms_rollout_replica_down(struct ms_rollout *r,
@@ -242,6 +270,13 @@ void ms_rollout_weights_refused(struct ms_rollout *r,
 /* Resume its engine, if nothing wants it to stand still. */
 void ms_rollout_weights_go_on(struct ms_rollout *r, struct replica *rep);
 void ms_rollout_weights_updated(struct ms_rollout *r, uint32_t version);
+/* Tokens have come with an older version than the replica had when they were asked for: it has
+ * not got the weights. It is drained, and waits for them then. */
+void ms_rollout_weights_fell_back(struct ms_rollout *r,
+                                  struct open_call *c,
+                                  uint32_t version);
+/* Its requests have left. */
+void ms_rollout_weights_wait(struct ms_rollout *r, struct replica *rep);
 
 /* look.c */
 void ms_rollout_mark_decision(struct ms_rollout *r,

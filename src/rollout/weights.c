@@ -168,7 +168,8 @@ static struct replica *look(const struct ms_rollout *r, bool *is_some_untold)
             continue;
         if (rep->update == UPDATE_TOLD && !told)
             told = rep;
-        else if (rep->state == MS_ROLLOUT_UP && rep->update < UPDATE_TOLD)
+        else if ((rep->state == MS_ROLLOUT_UP && rep->update < UPDATE_TOLD) ||
+                 rep->is_behind)
             *is_some_untold = true;
     }
     return told;
@@ -266,20 +267,26 @@ int ms_rollout_weights_failed(struct ms_rollout *r)
     return 0;
 }
 
-int ms_rollout_restored(struct ms_rollout *r, uint32_t number)
+int ms_rollout_restored(struct ms_rollout *r, uint32_t rank)
 {
     struct replica *rep;
+    uint32_t number;
     int rc;
     MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
+    if (rc == 0)
+        rc = ms_rollout_number(r, rank, &number);
     if (rc < 0)
         return rc;
+    ms_rollout_replicas_check(r); /* it may be another worker by now */
     rep = ms_rollout_replica_find(r, number);
-    if (!rep)
-        return -ENOENT;
-    if (rep->state != MS_ROLLOUT_WAITING || r->is_updating)
+    if (rep && rep->state == MS_ROLLOUT_UP)
+        return -EALREADY;
+    if (!rep || rep->state != MS_ROLLOUT_WAITING)
         return -EAGAIN;
+    if (r->is_updating)
+        return -EBUSY;
     rep->version = r->version;
     ms_rollout_replica_up(r, rep);
     return ms_rollout_step(r, NULL);
@@ -290,6 +297,47 @@ uint32_t ms_rollout_version(struct ms_rollout *r)
     MS_ROLLOUT_ENTER(r, 0);
 
     return r->version;
+}
+
+/* ---- what engines say -------------------------------------------------------------- */
+
+void ms_rollout_weights_fell_back(struct ms_rollout *r,
+                                  struct open_call *c,
+                                  uint32_t version)
+{
+    struct replica *rep = c->replica;
+
+    ms_rollout_later(r,
+                     (struct ms_generate_event){.what = MS_FELL_BACK,
+                                                .id = c->id,
+                                                .attempt = c->attempt,
+                                                .replica = rep->number,
+                                                .epoch = rep->epoch,
+                                                .version = version});
+    c->version = version;
+    if (version >= rep->version)
+        return;
+    snprintf(rep->failure,
+             sizeof rep->failure,
+             "its engine says that it has the weights of version %u, not %u",
+             version,
+             rep->version);
+    rep->version = version;
+    if (rep->state != MS_ROLLOUT_UP)
+        return;
+    rep->state = MS_ROLLOUT_DRAINING;
+    rep->is_behind = true;
+    rep->update = UPDATE_NONE;
+    ms_rollout_news(r);
+}
+
+void ms_rollout_weights_wait(struct ms_rollout *r, struct replica *rep)
+{
+    rep->is_behind = rep->is_pausing = false;
+    rep->state = MS_ROLLOUT_WAITING;
+    if (r->is_updating)
+        rep->update = UPDATE_TOLD; /* it runs nothing, and was waited for */
+    ms_rollout_news(r);
 }
 
 /* ---- standing still ---------------------------------------------------------------- */

@@ -19,10 +19,11 @@ static const char *refusal_of(const char *what)
     static const struct {
         const char *what, *why;
     } all[] = {
-        {"restored",
-         "this replica does not wait for weights, or an update is under way"},
+        {"restored", "an update is under way"},
         {"weights", "another update is under way"},
         {"weights_failed", "no update is under way"},
+        {"drain", "at least one replica must stay"},
+        {"resize", "a scheduler needs a replica"},
         {"pause", "it was resumed meanwhile"},
         {"resume", "it is not paused"},
     };
@@ -83,23 +84,11 @@ int64_t core_rollout_span_ns(double seconds)
 
 static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
 {
-    static const char *const names[] = {"engine",
-                                        "role",
-                                        "policy",
-                                        "seed",
-                                        "chunk",
-                                        "max_staleness",
-                                        "batch",
-                                        "filter",
-                                        "poison",
-                                        "silence",
-                                        "probe",
-                                        "rebalance",
-                                        "ageing",
-                                        "history",
-                                        "history_prompts",
-                                        "version",
-                                        NULL};
+    static const char *const names[] = {
+        "engine",        "role",      "policy",    "seed",    "chunk",
+        "max_staleness", "batch",     "filter",    "poison",  "silence",
+        "probe",         "rebalance", "ageing",    "history", "history_prompts",
+        "version",       "slots",     "kv_tokens", "mesh",    NULL};
     MS_CLEANUP(core_unref) PyObject *none = PyTuple_New(0);
     double silence, probe, rebalance, ageing;
     unsigned long long seed, prompts;
@@ -107,7 +96,7 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
 
     if (!none || !PyArg_ParseTupleAndKeywords(none,
                                               kwargs,
-                                              "$sssKIIIpIddddzKI",
+                                              "$sssKIIIpIddddzKIII(III)",
                                               CORE_NAMES(names),
                                               &o->engine,
                                               &o->role,
@@ -124,7 +113,12 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
                                               &ageing,
                                               &o->history,
                                               &prompts,
-                                              &o->version))
+                                              &o->version,
+                                              &o->slots,
+                                              &o->kv_tokens,
+                                              &o->tp,
+                                              &o->cp,
+                                              &o->pp))
         return -1;
     o->core.seed = seed;
     o->core.filter = filter;
@@ -150,11 +144,11 @@ static PyObject *rollout_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                                                                                    0);
     if (!self)
         return NULL;
-    self->peers = PyList_New(0);
-    if (self->peers)
+    self->owners = PySet_New(NULL);
+    if (self->owners)
         self->rollout = ms_rollout_create(&o, &err);
     if (!self->rollout) {
-        if (self->peers)
+        if (self->owners)
             core_raise(&err);
         Py_DECREF((PyObject *)self);
         return NULL;
@@ -180,7 +174,7 @@ static void rollout_dealloc(PyObject *self)
     Py_BEGIN_ALLOW_THREADS;
     ms_rollout_destroy(r);
     Py_END_ALLOW_THREADS;
-    Py_XDECREF(o->peers);
+    Py_XDECREF(o->owners);
     core_object_free(self);
 }
 
@@ -243,37 +237,7 @@ static PyObject *rollout_unlisten(PyObject *self, PyObject *fd)
     Py_RETURN_NONE;
 }
 
-/* ---- replicas ---------------------------------------------------------------------- */
-
-static PyObject *rollout_add(PyObject *self, PyObject *args)
-{
-    struct rollout_object *o = (struct rollout_object *)self;
-    struct ms_rollout *r = core_rollout_get(self);
-    struct ms_rollout_replica what = {0};
-    struct ms_error err = {0};
-    unsigned number;
-    PyObject *peer;
-    int rc;
-
-    if (!PyArg_ParseTuple(args,
-                          "IO!II",
-                          &number,
-                          core_peer.type,
-                          &peer,
-                          &what.slots,
-                          &what.kv_tokens))
-        return NULL;
-    what.peer = core_peer_get(peer);
-    rc = PySequence_Contains(o->peers, peer);
-    if (rc < 0 || (rc == 0 && PyList_Append(o->peers, peer) < 0))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_rollout_add(r, number, &what, &err);
-    Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        return core_raise(&err);
-    Py_RETURN_NONE;
-}
+/* ---- of a number, or of nothing ----------------------------------------------------- */
 
 /* A function of a number; and what to call it in an error. */
 #define OF_NUMBER(name, type, call)                                                    \
@@ -290,12 +254,10 @@ static PyObject *rollout_add(PyObject *self, PyObject *args)
         Py_END_ALLOW_THREADS;                                                          \
         return core_rollout_done(rc, #name);                                           \
     }
-OF_NUMBER(drain, uint32_t, ms_rollout_drain)
 OF_NUMBER(cancel, uint64_t, ms_rollout_cancel)
 OF_NUMBER(consumed, uint64_t, ms_rollout_consumed)
 OF_NUMBER(give_back, uint64_t, ms_rollout_give_back)
 OF_NUMBER(weights_ready, uint32_t, ms_rollout_weights_ready)
-OF_NUMBER(restored, uint32_t, ms_rollout_restored)
 OF_NUMBER(pause, enum ms_weights_mode, ms_rollout_pause)
 
 #define PLAIN(name, call)                                                              \
@@ -312,16 +274,6 @@ OF_NUMBER(pause, enum ms_weights_mode, ms_rollout_pause)
 PLAIN(cancel_all, ms_rollout_cancel_all)
 PLAIN(weights_failed, ms_rollout_weights_failed)
 PLAIN(resume, ms_rollout_resume)
-
-static PyObject *rollout_has(PyObject *self, PyObject *number)
-{
-    struct ms_rollout *r = core_rollout_get(self);
-    unsigned long n = PyLong_AsUnsignedLong(number);
-
-    if (PyErr_Occurred() || !is_usable(r, "replica"))
-        return NULL;
-    return PyBool_FromLong(ms_rollout_has(r, (uint32_t)n));
-}
 
 /* ---- weights ----------------------------------------------------------------------- */
 
@@ -458,9 +410,11 @@ static PyMethodDef rollout_methods[] = {
     {"wait", rollout_wait, METH_VARARGS, NULL},
     {"listen", rollout_listen, METH_NOARGS, NULL},
     {"unlisten", rollout_unlisten, METH_O, NULL},
-    {"add", rollout_add, METH_VARARGS, NULL},
-    {"drain", rollout_drain, METH_O, NULL},
-    {"has", rollout_has, METH_O, NULL},
+    {"follow", core_rollout_follow, METH_O, NULL},
+    {"limit", core_rollout_limit, METH_O, NULL},
+    {"drain", core_rollout_drain, METH_O, NULL},
+    {"undrain", core_rollout_undrain, METH_O, NULL},
+    {"rank", core_rollout_rank, METH_O, NULL},
     {"submit", core_rollout_submit, METH_VARARGS, NULL},
     {"pull", core_rollout_pull, METH_O, NULL},
     {"history_of", rollout_history_of, METH_O | METH_STATIC, NULL},
@@ -480,7 +434,7 @@ static PyMethodDef rollout_methods[] = {
     {"weights_next", rollout_weights_next, METH_NOARGS, NULL},
     {"weights_ready", rollout_weights_ready, METH_O, NULL},
     {"weights_failed", rollout_weights_failed, METH_NOARGS, NULL},
-    {"restored", rollout_restored, METH_O, NULL},
+    {"restored", core_rollout_restored, METH_O, NULL},
     {"pause", rollout_pause, METH_O, NULL},
     {"is_paused", rollout_is_paused, METH_NOARGS, NULL},
     {"resume", rollout_resume, METH_NOARGS, NULL},

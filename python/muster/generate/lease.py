@@ -27,14 +27,14 @@ class Lease:
 
     def __enter__(self) -> Groups:
         scheduler = self._scheduler
-        self._batch, groups = scheduler._until(
+        self._batch, groups = scheduler._waiter.until(
             lambda: scheduler._lease(self._groups), self._timeout, self._what()
         )
         return groups
 
     async def __aenter__(self) -> Groups:
         scheduler = self._scheduler
-        self._batch, groups = await scheduler._until_async(
+        self._batch, groups = await scheduler._waiter.until_async(
             lambda: scheduler._lease(self._groups), self._timeout, self._what()
         )
         return groups

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import os
 import threading
 import weakref
-from array import array
-from collections import deque
-from contextlib import suppress
-from functools import partial, wraps
-from itertools import groupby
-from time import monotonic
+from functools import wraps
 
+from muster._cluster.binding import UNKNOWN
 from muster._cluster.role import generation
 from muster._core import WAIT_S, Rollout
-from muster.errors import DeadlineExceeded
+from muster.generate.delivery import Delivery
 from muster.generate.group import Group, Groups, Sample
 from muster.generate.lease import Lease
+from muster.generate.prompt import behind, contents, number
 from muster.generate.session import Session
 from muster.generate.timeline import events
+from muster.generate.waiter import Waiter
 from muster.generate.weights import MODES, Update
 
 TYPE_CHECKING = False
@@ -31,14 +27,10 @@ if TYPE_CHECKING:
     from muster.view import View
 
     F = TypeVar("F", bound=Callable[..., Any])
-    T = TypeVar("T")
 
-FOLLOW_S = 0.5  # until a cluster of another size is noticed without news
 DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31
 POISON_MAX = 15  # failures of a request that are counted
-FAILED_KEPT = 10_000  # groups that failed and that nobody has asked for
-_FAILURES = ("poison", "refused", "deadline")
 
 
 def _with_settings(function: F) -> F:
@@ -105,21 +97,11 @@ class Scheduler:
         if not 1 <= poison <= POISON_MAX:
             raise ValueError(f"poison: from 1 to {POISON_MAX}: {poison!r}")
         self._cluster = cluster
-        self._slots = slots
-        self._kv_tokens = kv_tokens or 0
-        self._filter = filter
-        self._refill = refill
-        self._skips = failed == "skip"
-        self._open: dict[int, Group] = {}
-        self._leased: dict[int, dict[int, Group]] = {}  # by batch
-        self._failed: deque[Group] = deque(maxlen=FAILED_KEPT)
-        self._missing = 0  # groups that `refill` is still to be asked for
         self._lock = threading.RLock()
-        self._stride, self._width = _shape(cluster)
-        self._count = 0  # replicas
-        self._followed: list[Any] | None = None  # peers that they are
-        self._listeners: dict[int, _Listener] = {}
+        self._followed: list[Any] | None = None  # peers that the core knows
         self._closed = False
+        mesh = _mesh(cluster)
+        self._width = mesh[0] * mesh[1] * mesh[2]  # ranks of one replica
         self._core = Rollout(
             engine=cluster._engine,
             role=cluster._name,
@@ -137,6 +119,13 @@ class Scheduler:
             history=None if history is None else os.fspath(history),
             history_prompts=history_prompts,
             version=version,
+            slots=slots,
+            kv_tokens=kv_tokens or 0,
+            mesh=mesh,
+        )
+        self._waiter = Waiter(self._core, self._state)
+        self._delivery = Delivery(
+            self, self._core, filter=filter, refill=refill, skips=failed == "skip"
         )
         try:
             self._follow()
@@ -147,89 +136,44 @@ class Scheduler:
 
     # ---- replicas ---------------------------------------------------------------------
 
-    def _rank(self, replica: int) -> int:
-        return replica * self._stride
-
-    def _replica(self, rank: int) -> int:
-        """Of this rank, whichever it is of its group: stages of a pipeline are the slowest
-        of a mesh, so those of one group are not next to each other."""
-        return rank // self._stride % (len(self._cluster) // self._width)
-
     def _follow(self) -> None:
         """The replicas are those of the cluster: other ranks, or other workers of them if it
-        has shrunk and grown since. Where that cannot be done yet, the next time."""
-        wanted = len(self._cluster) // self._width
+        has shrunk and grown since."""
         peers = self._cluster._peers
-        if peers is self._followed and self._count == wanted:
-            return
-        while self._count > wanted:
-            self._count -= 1
-            self._let_go(self._count)
-        added = [self._add(number) for number in range(wanted)]
-        self._followed = peers if all(added) else None
-
-    def _add(self, number: int) -> bool:
-        if number < self._count and not self._core.has(number):
-            return True  # `drain` was asked for
-        peer = self._cluster._peers[self._rank(number)]
-        try:
-            self._core.add(number, peer, self._slots, self._kv_tokens)
-        except FileExistsError:
-            return False  # it is still being drained
-        self._count = max(self._count, number + 1)
-        return True
+        if peers and peers is not self._followed:
+            self._core.follow(peers)
+            self._followed = peers
 
     def resize(self, replicas: int, *, timeout: float = WAIT_S) -> None:
         """Another number of replicas, and of the cluster's workers. Those that go are drained
         first: their requests go on elsewhere from the tokens that they have. After an update
         of the weights those that come wait for the next one, or for `restored`."""
-        with self._lock:
-            going = list(range(replicas, self._count))
-            for number in going:
-                self._let_go(number)
-            self._count = min(self._count, replicas)
-        for number in going:
-            self._until(
-                partial(self._is_gone, number),
+        try:
+            self._waiter.until(
+                lambda: self._core.limit(replicas),
                 timeout,
-                f"replica {number} did not let go of its requests",
+                "replicas that go did not let go of their requests",
             )
-        self._cluster.resize(replicas * self._width)
-        with self._lock:
-            self._follow()
+            self._cluster.resize(replicas * self._width)
+        finally:
+            with self._lock:
+                self._follow()
+                self._core.limit(None)
 
     def drain(self, ranks: Iterable[int], *, timeout: float = WAIT_S) -> None:
         """Use the replicas of these ranks no more until `undrain`, and wait until they have
         no requests: those go on elsewhere from the tokens that they have. One must stay."""
-        going = {self._replica(rank) for rank in ranks}
-        with self._lock:
-            kept = [n for n in range(self._count) if self._core.has(n)]
-            if going and going.issuperset(kept):
-                raise ValueError("drain: at least one replica must stay")
-            for number in going.intersection(kept):
-                self._core.drain(number)
-        for number in going:
-            self._until(
-                partial(self._is_gone, number),
-                timeout,
-                f"replica {number} did not let go of its requests",
-            )
+        going = list(ranks)
+        self._waiter.until(
+            lambda: self._core.drain(going),
+            timeout,
+            f"the replicas of ranks {going} did not let go of their requests",
+        )
 
     def undrain(self, ranks: Iterable[int]) -> None:
         """Use them again; one that has missed an update of the weights waits for the next
         one, or for `restored`."""
-        with self._lock:
-            for number in sorted({self._replica(rank) for rank in ranks}):
-                if number < self._count and not self._core.has(number):
-                    peer = self._cluster._peers[self._rank(number)]
-                    self._core.add(number, peer, self._slots, self._kv_tokens)
-
-    def _let_go(self, replica: int) -> None:
-        with suppress(LookupError):  # `drain` was asked for
-            self._core.drain(replica)
-
-    def _is_gone(self, replica: int) -> bool | None:
-        return None if self._core.has(replica) else True
+        self._core.undrain(list(ranks))
 
     # ---- requests ---------------------------------------------------------------------
 
@@ -257,12 +201,12 @@ class Scheduler:
         cancelled, to go on behind its tokens, which count in max_new_tokens; n is 1.
         """
         warm = -1 if session is None or session.replica is None else session.replica
-        name = _contents(prompt) if key is None else key
+        name = contents(prompt) if key is None else key
         with self._lock:
-            self._serve_dropped()
+            self._delivery.serve_dropped()
             self._follow()
             id = self._core.submit(
-                _number(name),
+                number(name),
                 prompt,
                 None if sampling is None else dict(sampling),
                 n,
@@ -274,9 +218,9 @@ class Scheduler:
                 *((0, 0) if session is None else session._cache),
                 0 if session is None else max(session.turns - 1, 0),
                 deadline,
-                None if resume is None else _behind(resume),
+                None if resume is None else behind(resume),
             )
-            group = self._open[id] = Group(self, id, name, prompt, n)
+            group = self._delivery.open[id] = Group(self, id, name, prompt, n)
             group.session = session
         return group
 
@@ -305,22 +249,18 @@ class Scheduler:
         """So many finished groups, oldest version first. DeadlineExceeded after `timeout`
         seconds: then none was taken."""
         what = f"{groups} finished groups were not there"
-        return self._until(lambda: self._take(groups), timeout, what)
+        return self._waiter.until(lambda: self._take(groups), timeout, what)
 
     async def get_batch_async(
         self, groups: int = 1, *, timeout: float = WAIT_S
     ) -> Groups:
         """The same for asyncio."""
         what = f"{groups} finished groups were not there"
-        return await self._until_async(lambda: self._take(groups), timeout, what)
+        return await self._waiter.until_async(lambda: self._take(groups), timeout, what)
 
     def _take(self, groups: int) -> Groups | None:
         with self._lock:
-            self._serve()
-            told = self._core.pull(groups)
-            if told is None:
-                return None
-            return Groups(self._open.pop(one.id)._fill(one) for one in told)
+            return self._delivery.take(groups)
 
     def lease(self, groups: int = 1, *, timeout: float = WAIT_S) -> Lease:
         """`with sched.lease(32) as batch:` as get_batch, but if the body raises the groups are
@@ -329,91 +269,25 @@ class Scheduler:
 
     def _lease(self, groups: int) -> tuple[int, Groups] | None:
         with self._lock:
-            self._serve()
-            told = self._core.lease(groups)
-            if told is None:
-                return None
-            batch, filled = told
-            out = Groups(self._open.pop(one.id)._fill(one) for one in filled)
-            self._leased[batch] = {group.id: group for group in out}
-            return batch, out
+            return self._delivery.lease(groups)
 
     def _end_lease(self, batch: int, back: bool) -> None:
         with self._lock:
-            self._serve_dropped()  # what was cancelled meanwhile does not come back
-            groups = self._leased.pop(batch)
-            if not back:
-                self._core.consumed(batch)
-                return
-            for group in groups.values():
-                group._is_over = False
-            self._open |= groups
-            self._core.give_back(batch)
-
-    def _serve(self) -> None:
-        """What only Python can do: judge groups, find others, raise what failed."""
-        self._judge()
-        self._serve_dropped()
-        while self._failed:
-            group = self._failed.popleft()
-            if not group._was_raised:
-                group._value()
-
-    def _judge(self) -> None:
-        self._follow()
-        while self._filter is not None and (told := self._core.judge()) is not None:
-            of = self._open[told.id]
-            shown = Group(self, of.id, of.key, of.prompt, of.n)._fill(told)
-            keep = False
-            try:
-                keep = bool(self._filter(shown))
-            finally:
-                self._core.verdict(of.id, keep)
-        if self._refill is not None:
-            self._missing += self._core.take_refill()
-            while self._missing > 0:  # one that raises is asked for again
-                if (options := self._refill()) is not None:
-                    self.submit(**options)
-                self._missing -= 1
-
-    def _serve_dropped(self) -> None:
-        while (told := self._core.take_dropped()) is not None:
-            if (group := self._open.pop(told.id, None)) is not None:
-                self._note_dropped(group._fill(told))
-            for leased in self._leased.values():
-                leased.pop(told.id, None)
-
-    def _note_dropped(self, group: Group) -> None:
-        failed = group.error is not None and group.error.reason in _FAILURES
-        if failed and not self._skips:
-            self._failed.append(group)
+            self._delivery.end_lease(batch, back)
 
     def _look(self, group: Group) -> bool:
-        """Is it over? Then it is handed out."""
         with self._lock:
-            if group._is_over:
-                return True
-            if self._filter is not None:
-                self._judge()
-            try:
-                told = self._core.take(group.id)
-            except LookupError:
-                return group._is_over
-            if told is None:
-                return False
-            self._open.pop(group.id, None)
-            group._fill(told)
-            return True
+            return self._delivery.look(group)
 
     def _wait_for(self, group: Group, timeout: float | None) -> None:
-        self._until(
+        self._waiter.until(
             lambda: True if self._look(group) else None,
             WAIT_S if timeout is None else timeout,
             f"the group of prompt {group.key!r} was not whole",
         )
 
     async def _await_for(self, group: Group) -> None:
-        await self._until_async(
+        await self._waiter.until_async(
             lambda: True if self._look(group) else None,
             WAIT_S,
             f"the group of prompt {group.key!r} was not whole",
@@ -422,83 +296,18 @@ class Scheduler:
     async def __aiter__(self) -> AsyncIterator[Group]:
         """Groups as they finish, until none is open. DeadlineExceeded after 2 hours without
         one."""
-        while taken := await self._until_async(self._next, WAIT_S, "no group finished"):
+        what = "no group finished"
+        while taken := await self._waiter.until_async(self._next, WAIT_S, what):
             yield taken[0]
 
     def _next(self) -> Groups | None:
         with self._lock:
-            taken = self._take(1)
-            if taken is None and not self._open:
-                return Groups()
-            return taken
+            return self._delivery.take_next()
 
     def __iter__(self) -> Any:
         """Groups as they finish, until none is open."""
-        while taken := self._until(self._next, WAIT_S, "no group finished"):
+        while taken := self._waiter.until(self._next, WAIT_S, "no group finished"):
             yield taken[0]
-
-    # ---- waiting ----------------------------------------------------------------------
-
-    def _until(self, attempt: Callable[[], T | None], timeout: float, what: str) -> T:
-        """What `attempt` gives, tried again whenever there is news."""
-        end = monotonic() + timeout
-        while True:
-            seen = self._core.wait(0, 0)
-            if (result := attempt()) is not None:
-                return result
-            left = end - monotonic()
-            if left <= 0:
-                raise DeadlineExceeded(f"{what} within {timeout} s: {self._state()}")
-            self._core.wait(seen, min(left, FOLLOW_S))
-
-    async def _until_async(
-        self, attempt: Callable[[], T | None], timeout: float, what: str
-    ) -> T:
-        end = monotonic() + timeout
-        while True:
-            news = self._listener().news()
-            if (result := attempt()) is not None:
-                return result
-            left = end - monotonic()
-            if left <= 0:
-                raise DeadlineExceeded(f"{what} within {timeout} s: {self._state()}")
-            try:
-                await asyncio.wait((news,), timeout=min(left, FOLLOW_S))
-            finally:
-                news.cancel()
-
-    def _listener(self) -> _Listener:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            found = self._listeners.get(id(loop))
-            if found is None or found.loop is not loop:
-                for key, one in list(self._listeners.items()):
-                    if one.loop.is_closed():  # one of an `asyncio.run` that is over
-                        self._listeners.pop(key).close()
-                found = self._listeners[id(loop)] = _Listener(self._core, loop)
-            return found
-
-    def _state(self) -> str:
-        s = self._core.stats()
-        up = sum(one["state"] == "up" for one in s["replicas"])
-        text = (
-            f"{s['ready']} are finished, {s['queued']} requests wait and {s['running']} "
-            f"run, {up} of {len(s['replicas'])} replicas are up"
-        )
-        down = [one["failure"] for one in s["replicas"] if one["failure"]]
-        if down:
-            text += f"; {down[0]}"
-        waiting = [
-            self._rank(one["replica"])
-            for one in s["replicas"]
-            if one["state"] == "waits for weights"
-        ]
-        if waiting:
-            text += (
-                f"; rank {waiting[0]} has not got the weights: give them to it, and call "
-                f"restored({waiting[0]})"
-            )
-        return text
 
     # ---- weights ----------------------------------------------------------------------
 
@@ -523,16 +332,11 @@ class Scheduler:
     def restored(self, rank: int, *, timeout: float = WAIT_S) -> None:
         """The new worker of this rank, which waits for the next update (`replace` or
         `restart` made it), was given the present weights: use it from now on."""
-        replica = self._replica(rank)
-
-        def restore() -> bool | None:
-            state = {one["replica"]: one["state"] for one in self.stats()["replicas"]}
-            if state.get(replica) == "waits for weights":
-                self._core.restored(replica)
-                return True
-            return True if state.get(replica) == "up" else None
-
-        self._until(restore, timeout, f"rank {rank} was not found again")
+        self._waiter.until(
+            lambda: self._core.restored(rank),
+            timeout,
+            f"rank {rank} was not found again",
+        )
 
     @property
     def version(self) -> int:
@@ -545,7 +349,7 @@ class Scheduler:
         if mode not in MODES:
             raise ValueError(f'mode: "abort", "wait" or "keep": {mode!r}')
         self._core.pause(MODES[mode])
-        self._until(
+        self._waiter.until(
             lambda: True if self._core.is_paused() else None,
             timeout,
             "requests did not end",
@@ -571,6 +375,29 @@ class Scheduler:
         each attempt on its replica's track, marks for the rest. The last 65,536."""
         return events(self._core.marks(0)[0])
 
+    def _state(self) -> str:
+        """Why there is not what is waited for."""
+        s = self._core.stats()
+        up = sum(one["state"] == "up" for one in s["replicas"])
+        text = (
+            f"{s['ready']} are finished, {s['queued']} requests wait and {s['running']} "
+            f"run, {up} of {len(s['replicas'])} replicas are up"
+        )
+        down = [one["failure"] for one in s["replicas"] if one["failure"]]
+        if down:
+            text += f"; {down[0]}"
+        waiting = [
+            self._core.rank(one["replica"])
+            for one in s["replicas"]
+            if one["state"] == "waits for weights"
+        ]
+        if waiting:
+            text += (
+                f"; rank {waiting[0]} has not got the weights: give them to it, and call "
+                f"restored({waiting[0]})"
+            )
+        return text
+
     # ---- the end ----------------------------------------------------------------------
 
     def close(self) -> None:
@@ -579,9 +406,7 @@ class Scheduler:
             if self._closed:
                 return
             self._closed = True
-            for listener in self._listeners.values():
-                listener.close()
-            self._listeners.clear()
+            self._waiter.close()
         self._core.close()
 
     def __enter__(self) -> Self:
@@ -594,95 +419,22 @@ class Scheduler:
         return f"<muster.generate.Scheduler of {self._cluster._name!r}>"
 
 
-class _Listener:
-    """Wakes the tasks of one event loop when there is news."""
-
-    def __init__(self, core: Rollout, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._core = core
-        self._fd = core.listen()
-        self._waiters: set[asyncio.Future[None]] = set()
-        loop.add_reader(self._fd, self._hear)
-
-    def news(self) -> asyncio.Future[None]:
-        waiter: asyncio.Future[None] = self.loop.create_future()
-        self._waiters.add(waiter)
-        waiter.add_done_callback(self._waiters.discard)
-        return waiter
-
-    def _hear(self) -> None:
-        os.read(self._fd, 8)
-        self._wake()
-
-    def _wake(self) -> None:
-        for waiter in list(self._waiters):
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def close(self) -> None:
-        """The loop forgets the descriptor before it is closed: its number may be another
-        file's at once."""
-        try:
-            is_own = asyncio.get_running_loop() is self.loop
-        except RuntimeError:
-            is_own = False
-        if is_own:
-            self._end()
-            return
-        try:
-            self.loop.call_soon_threadsafe(self._end)
-        except RuntimeError:  # it is closed
-            self._core.unlisten(self._fd)
-
-    def _end(self) -> None:
-        self.loop.remove_reader(self._fd)
-        self._core.unlisten(self._fd)
-        self._wake()
-
-
-def _shape(cluster: View) -> tuple[int, int]:
-    """Ranks from one replica to the next, and ranks that are one: a data-parallel group. The
-    first stage of the groups comes first in a mesh, one group after the other."""
+def _mesh(cluster: View) -> tuple[int, int, int]:
+    """tp, cp and pp: the ranks of one replica."""
     mesh = cluster._bound.mesh
+    if mesh == UNKNOWN and cluster._peers:
+        mesh = cluster._bound.sizes(cluster)
     if not isinstance(mesh, dict):
-        return 1, 1
-    stride = int(mesh.get("tp", 1)) * int(mesh.get("cp", 1))
-    return stride, stride * int(mesh.get("pp", 1))
-
-
-def _contents(prompt: Any) -> str:
-    return hashlib.blake2b(repr(prompt).encode(), digest_size=8).hexdigest()
-
-
-def _behind(sample: Sample) -> tuple[bytes, bytes | None, bytes] | None:
-    """As the core takes it: with its versions in runs of (version, tokens)."""
-    if len(sample.versions) != len(sample.tokens):
-        raise ValueError("resume: a version for each token")
-    if not sample.tokens:
-        return None
-    runs = array("I")
-    for version, of in groupby(sample.versions):
-        runs.extend((version, sum(1 for _ in of)))
-    logprobs = sample.logprobs
-    return (
-        array("i", sample.tokens).tobytes(),
-        None if logprobs is None else array("f", logprobs).tobytes(),
-        runs.tobytes(),
-    )
-
-
-def _number(key: Hashable) -> int:
-    """As the history knows it, in every process; to it 0 is no prompt."""
-    if type(key) is int and 0 < key < 2**64:
-        return key
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+        return 1, 1, 1
+    tp, cp, pp = (int(mesh.get(name, 1)) for name in ("tp", "cp", "pp"))
+    return tp, cp, pp
 
 
 def _forked() -> None:
     """In the child a thread that is not there may have held a lock."""
     for one in list(_schedulers):
         one._lock = threading.RLock()
+        one._waiter.forked()
 
 
 _schedulers: weakref.WeakSet[Scheduler] = weakref.WeakSet()

@@ -48,7 +48,7 @@ class Update:
 
     def _next(self) -> int:
         try:
-            return self._scheduler._until(
+            return self._scheduler._waiter.until(
                 self._scheduler._core.weights_next,
                 self._timeout,
                 self._what(),
@@ -90,7 +90,7 @@ class Update:
         return self
 
     async def _next_async(self) -> int:
-        return await self._scheduler._until_async(
+        return await self._scheduler._waiter.until_async(
             self._scheduler._core.weights_next, self._timeout, self._what()
         )
 
@@ -112,7 +112,7 @@ class Update:
         try:
             while (replica := self._next()) >= 0:
                 self.replicas.append(replica)
-                yield self._scheduler._rank(replica)
+                yield self._scheduler._core.rank(replica)
                 self._ready(replica)
             is_whole = True
         finally:
