@@ -321,6 +321,8 @@ static const struct ms_policy
            .unpark = unpark_oracle},
     tail = {.name = "tail", .rank = rank_oracle, .place = place_oracle};
 
+#define COLD .no_history = true, .no_steps = true
+
 const struct baseline baselines[] = {
     {"round robin", &round_robin, .engine_queue = true},
     {"least loaded", &least, .engine_queue = true},
@@ -328,12 +330,22 @@ const struct baseline baselines[] = {
     {"ROLL PromptAffinity", &roll, .engine_queue = true, .limit = ROLL_RUNNING_MAX},
     {"sglang cache_aware", &cache, .engine_queue = true},
     {"sticky least loaded", &sticky, .engine_queue = true},
-    {"Seer-like", &seer, .chunk = 2048, .progress = true, .cold = true},
+    {"Seer-like", &seer, .chunk = 2048, .progress = true, COLD},
     {"TailSieve-like", &tailsieve, .engine_queue = false},
     {"global FIFO", &ms_policy_fifo, .engine_queue = false},
-    {"longest, cold", &ms_policy_longest, .cold = true, .progress = true},
+    {"longest, cold", &ms_policy_longest, COLD, .progress = true},
     {"longest", &ms_policy_longest, .progress = true},
-    {"Muster, cold", &ms_policy_auto, .cold = true, .progress = true, .rebalance = 2},
+    {"Muster, cold", &ms_policy_auto, COLD, .progress = true, .rebalance = 2},
+    {"Muster, no history",
+     &ms_policy_auto,
+     .no_history = true,
+     .progress = true,
+     .rebalance = 2},
+    {"Muster, no steps",
+     &ms_policy_auto,
+     .no_steps = true,
+     .progress = true,
+     .rebalance = 2},
     {"Muster", &ms_policy_auto, .progress = true, .rebalance = 2},
     {"oracle longest first", &lpt, .engine_queue = false},
     {"oracle plan", &tail, .only_fits = true},

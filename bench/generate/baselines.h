@@ -15,8 +15,9 @@ struct baseline {
     uint32_t limit; /* with engine_queue: requests that a replica gets; 0: all */
     uint32_t chunk;
     double rebalance;
-    bool cold;      /* starts without a history */
-    bool only_fits; /* only for cases in which all requests fit at once */
+    bool no_history; /* starts without that of lengths */
+    bool no_steps;   /* and without knowing how long steps take */
+    bool only_fits;  /* only for cases in which all requests fit at once */
 };
 
 extern const struct baseline baselines[];

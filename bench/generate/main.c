@@ -34,12 +34,12 @@ static int run_one(const struct choice *ch,
                    const struct baseline *b,
                    int seed)
 {
-    struct ms_lengths *lengths = case_lengths(set, !b->cold);
+    struct ms_lengths *lengths = case_lengths(set, !b->no_history);
     struct sim_setup setup = {.policy = b->policy,
                               .engine_queue = b->engine_queue,
                               .limit = b->limit,
                               .chunk = b->chunk,
-                              .warm = !b->cold,
+                              .warm = !b->no_steps,
                               .rebalance = b->rebalance,
                               .progress = b->progress || set->c.hang > 0 ||
                                           (set->c.lose_at > 0 && !b->engine_queue),
@@ -53,7 +53,8 @@ static int run_one(const struct choice *ch,
     ms_lengths_destroy(lengths);
     if (sim_trace)
         return 0;
-    printf("%s\t%s\t%s\t%d\t%.3f\t%.3f\t%.4f\t%.3f\t%.3f\t%lu\t%lu\t%lu\t%.3f\t%lu\n",
+    printf("%s\t%s\t%s\t%d\t%.3f\t%.3f\t%.4f\t%.3f\t%.3f\t%lu\t%lu\t%lu\t%.3f\t%lu\t%."
+           "3f\n",
            set->c.name,
            b->name,
            ch->fault,
@@ -67,7 +68,8 @@ static int run_one(const struct choice *ch,
            (unsigned long)r.moved,
            (unsigned long)r.events,
            r.scheduler,
-           (unsigned long)r.dropped);
+           (unsigned long)r.dropped,
+           r.missed);
     return 0;
 }
 

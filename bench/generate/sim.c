@@ -451,6 +451,7 @@ static void finish(struct sim *m)
     for (uint32_t g = 0; g < n; g++)
         m->out.mean += m->began[g] / n;
     m->out.p99 = m->began[(uint32_t)(0.99 * (n - 1))];
+    m->out.missed = ms_scheduler_stats(m->s).missed;
     m->out.moved = ms_scheduler_stats(m->s).moved + ms_scheduler_stats(m->s).yielded;
     for (uint32_t i = 0; i < m->c->replicas; i++) {
         free(m->engines[i].active);

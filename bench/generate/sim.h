@@ -60,6 +60,7 @@ struct sim_result {
     uint64_t preempted, moved, sent, events;
     uint64_t dropped; /* groups that were given up: the makespan is without them */
     double reprefill; /* s, of all replicas */
+    double missed;    /* how far off was the makespan that was expected, of that */
     double scheduler; /* s of CPU in the scheduler */
 };
 

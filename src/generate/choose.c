@@ -2,10 +2,13 @@
  *
  * Of a step that would take more than MS_CHOOSE_WORK_MAX a part is simulated: every k-th
  * request on the k-th part of the places. Draws end when the work is used up.
+ * What was expected of a step is compared with what it took, if nothing came between: as
+ * long as that is far off the order is first come first served.
  */
 #include "generate/choose.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "generate/choose_sim.h"
 #include "generate/policy.h"
 
@@ -18,7 +21,13 @@ enum { FIRST_DRAWS = 2 };
 #define BETTER       0.995 /* of the default's makespan: what another one must reach */
 #define HOPELESS     1.03 /* of the best after the first draws: not looked at further */
 #define EXPIRES      1.5 /* of the expected makespan: then what came later counts more */
-#define REPLICAS_MIN 4   /* of a part of a step: below, it says little of the whole */
+#define KNOWN_GROUPS 16 /* that have ended: with fewer, draws are of what was assumed */
+#define MISTRUST                                                                       \
+    0.15 /* of the expected makespan: a mean error that shows no knowledge */
+#define MISSES_KEEP  0.7 /* of earlier steps, in that mean */
+#define AGAIN_SHARE  4 /* of the groups that there are so many are new: choose again */
+#define AGAIN_NS     (10 * MS_NS_PER_S) /* at most so often */
+#define REPLICAS_MIN 4 /* of a part of a step: below, it says little of the whole */
 #define SLOTS_MIN    8
 #define SEED         UINT64_C(0xD1B54A32D192ED03)
 
@@ -34,7 +43,7 @@ static const struct {
     {MS_ORDER_WORST, 0.6},
     {MS_ORDER_WORST, 1},
 };
-enum { CANDIDATES = sizeof candidates / sizeof *candidates, SLICED = 4 };
+enum { FIFO, LONGEST, CANDIDATES = sizeof candidates / sizeof *candidates, SLICED = 4 };
 
 /* ---- what there is ----------------------------------------------------------------- */
 
@@ -58,9 +67,11 @@ static int by_submission(const void *x, const void *y)
     return p < q ? -1 : p > q;
 }
 
+/* `on`: the replica of the simulation that it runs on, or MS_NOWHERE. */
 static void add_item(const struct ms_scheduler *s,
                      struct ms_choose *c,
                      const struct ms_gen_request *q,
+                     uint32_t on,
                      uint64_t *seed)
 {
     const struct ms_gen_group *g = &s->groups[q->group];
@@ -69,22 +80,76 @@ static void add_item(const struct ms_scheduler *s,
 
     unit(&shared);
     unit(&shared);
-    x->prompt = q->prompt + q->generated;
-    x->mean = g->expected + g->later;
+    x->prompt = q->prompt;
+    x->had = (float)q->generated;
+    x->on = on;
+    x->mean =
+        g->later +
+        (q->generated == 0
+             ? g->expected
+             : x->had + (float)ms_length_remaining(g->guess, q->generated, q->max_new));
     x->worst = (float)worst(g, q->max_new) + g->later;
     for (int d = 0; d < MS_CHOOSE_DRAWS; d++)
-        x->draw[d] =
-            g->later + (float)ms_length_draw(g->guess,
-                                             ms_length_draw_mu(g->guess, unit(&shared)),
-                                             unit(seed),
-                                             q->generated,
-                                             q->max_new);
+        x->draw[d] = g->later + x->had +
+                     (float)ms_length_draw(g->guess,
+                                           ms_length_draw_mu(g->guess, unit(&shared)),
+                                           unit(seed),
+                                           q->generated,
+                                           q->max_new);
 }
 
-/* Items in order of submission, `share` of them. The samples of a group share what is
- * uncertain of their prompt. */
-static void
-add_items(struct ms_scheduler *s, struct ms_choose *c, double share, uint64_t *order)
+/* Is this one of the `share` of a row that is simulated? */
+static bool is_in_share(size_t i, double share)
+{
+    return floor((double)i * share) < floor((double)(i + 1) * share);
+}
+
+/* A place for one that runs on the k-th of `open` replicas: there, or beside. */
+static uint32_t find_place(struct ms_choose *c, size_t k, size_t open)
+{
+    uint32_t first = (uint32_t)(k * c->replica_count / open);
+
+    for (uint32_t i = 0; i < c->replica_count; i++) {
+        uint32_t on = (first + i) % c->replica_count;
+
+        if (c->replicas[on].count < c->slots) {
+            c->replicas[on].count++;
+            return on;
+        }
+    }
+    return MS_NOWHERE;
+}
+
+/* What runs already, where it runs. */
+static void add_running(const struct ms_scheduler *s,
+                        struct ms_choose *c,
+                        double share,
+                        size_t open,
+                        uint64_t *seed)
+{
+    size_t at = 0, n = 0;
+
+    for (uint32_t k = 0; k < c->replica_count; k++)
+        c->replicas[k].count = 0;
+    for (size_t k = 0; k < s->replica_count; k++) {
+        const struct ms_gen_replica *r = &s->replicas[k];
+
+        if (r->state != MS_REPLICA_OPEN)
+            continue;
+        for (uint32_t i = r->first; i != MS_NONE; i = s->requests[i].after)
+            if (!s->requests[i].ends && is_in_share(n++, share))
+                add_item(s, c, &s->requests[i], find_place(c, at, open), seed);
+        at++;
+    }
+}
+
+/* Items in order of submission, `share` of them, and then what runs. The samples of a group
+ * share what is uncertain of their prompt. */
+static void add_items(struct ms_scheduler *s,
+                      struct ms_choose *c,
+                      double share,
+                      size_t open,
+                      uint64_t *order)
 {
     uint64_t seed = (s->plans + 1) * SEED | 1;
 
@@ -92,8 +157,9 @@ add_items(struct ms_scheduler *s, struct ms_choose *c, double share, uint64_t *o
         order[i] = (uint64_t)s->queue.at[i].tie << 32 | s->queue.at[i].index;
     qsort(order, s->queue.count, sizeof *order, by_submission);
     for (size_t i = 0; i < s->queue.count; i++)
-        if (floor((double)i * share) < floor((double)(i + 1) * share))
-            add_item(s, c, &s->requests[(uint32_t)order[i]], &seed);
+        if (is_in_share(i, share))
+            add_item(s, c, &s->requests[(uint32_t)order[i]], MS_NOWHERE, &seed);
+    add_running(s, c, share, open, &seed);
 }
 
 /* About what all draws take, of which half the candidates do not see all. */
@@ -152,6 +218,22 @@ static double mean_length(const struct ms_scheduler *s)
     return sum / (double)s->queue.count;
 }
 
+/* Requests that the step has: they wait, or run. */
+static size_t live(const struct ms_scheduler *s)
+{
+    return s->queue.count + s->stats.running + s->stats.aborting;
+}
+
+/* A session's later turns come when the one that waits has ended: at the beginning they are
+ * taken for one long answer with it, but what a session has had by then is not modelled. */
+static bool has_later_turns(const struct ms_scheduler *s)
+{
+    for (size_t i = 0; i < s->queue.count; i++)
+        if (s->groups[s->requests[s->queue.at[i].index].group].turn > 0)
+            return true;
+    return false;
+}
+
 static bool measure(const struct ms_scheduler *s, struct ms_choose *c)
 {
     *c = (struct ms_choose){.work_max = MS_CHOOSE_WORK_MAX,
@@ -170,14 +252,16 @@ static bool measure(const struct ms_scheduler *s, struct ms_choose *c)
         if (r->kv_max > 0)
             c->kv_max = fmin(c->kv_max, (double)r->kv_max);
     }
-    return c->replica_count > 0 && c->a > 0 &&
-           s->queue.count > (uint64_t)c->replica_count * c->slots;
+    return c->replica_count > 0 && c->a > 0 && s->queue.count > 0 &&
+           ms_lengths_groups(s->lengths) >= KNOWN_GROUPS &&
+           live(s) > (size_t)c->replica_count * c->slots &&
+           (s->stats.running == 0 || !has_later_turns(s));
 }
 
 static bool
 reserve(struct ms_scheduler *s, struct ms_choose *c, double share, uint64_t **order)
 {
-    size_t n = (size_t)((double)s->queue.count * share) + 1;
+    size_t n = (size_t)((double)live(s) * share) + 2;
     size_t places = (size_t)c->replica_count * c->slots;
     size_t sizes[] = {s->queue.count * sizeof **order,
                       places * sizeof *c->runs,
@@ -251,32 +335,73 @@ static uint32_t try_all(struct ms_choose *c, double length, double *means)
     return c->draw;
 }
 
+/* What is known is too little, or wrong, for a simulation to be believed. */
+static bool is_mistrusted(const struct ms_scheduler *s)
+{
+    return s->predicted > 0 && s->misses / s->predicted > MISTRUST;
+}
+
+static int best_of(const struct ms_scheduler *s, const double *means)
+{
+    int usual = ms_lengths_icc(s->lengths) < MS_ICC_MIN ? FIFO : LONGEST, best = usual;
+
+    if (is_mistrusted(s))
+        return FIFO;
+    for (int k = 0; k < CANDIDATES; k++)
+        if (means[k] < BETTER * means[usual] && means[k] < means[best])
+            best = k;
+    return best;
+}
+
 void ms_choose(struct ms_scheduler *s)
 {
     struct ms_choose c;
     uint64_t *order;
     double means[CANDIDATES], length, share;
-    int best, usual;
+    size_t open;
+    int best;
 
     s->plans++;
+    s->choose_ns = s->now_ns;
+    s->choose_order = s->order;
     if (!measure(s, &c))
         return;
+    open = c.replica_count;
     length = mean_length(s);
-    share = scale_down(&c, s->queue.count, length);
+    share = scale_down(&c, live(s), length);
     if (!reserve(s, &c, share, &order))
         return;
-    add_items(s, &c, share, order);
+    add_items(s, &c, share, open, order);
     if (try_all(&c, length, means) == 0)
         return;
-    best = usual = ms_lengths_icc(s->lengths) < MS_ICC_MIN ? 0 : 1;
-    for (int k = 0; k < CANDIDATES; k++)
-        if (means[k] < BETTER * means[usual] && means[k] < means[best])
-            best = k;
+    best = best_of(s, means);
     s->choice = (struct ms_choice){.order = candidates[best].order,
                                    .slice = candidates[best].slice * length,
                                    .began_ns = s->now_ns,
                                    .expected_ns = means[best],
+                                   .of = s->order + s->disturbed,
                                    .work = c.work};
+}
+
+bool ms_choose_is_due(const struct ms_scheduler *s)
+{
+    uint64_t new = s->order - s->choose_order;
+
+    return s->now_ns - s->choose_ns >= AGAIN_NS &&
+           (new *AGAIN_SHARE >= s->stats.groups || !ms_choice_holds(s));
+}
+
+void ms_choice_ended(struct ms_scheduler *s)
+{
+    double expected_ns = s->choice.expected_ns;
+
+    if (expected_ns > 0 && s->choice.of == s->order + s->disturbed) {
+        double took_ns = (double)(s->now_ns - s->choice.began_ns);
+
+        s->predicted = s->predicted * MISSES_KEEP + 1;
+        s->misses = s->misses * MISSES_KEEP + fabs(took_ns / expected_ns - 1);
+    }
+    s->choice.expected_ns = 0;
 }
 
 bool ms_choice_holds(const struct ms_scheduler *s)

@@ -6,6 +6,9 @@
  * of lengths, on how steps grow with the batch and on what a prefix costs to compute. So
  * each is simulated on draws of what lengths could be, and the one with the least mean
  * makespan is taken. The simulation is deterministic: its draws come from the seed.
+ *
+ * A flow of requests has no steps: there the choice is made again, from what runs and waits
+ * then, when a good part of it is new or the last choice has had its time.
  */
 #ifndef MS_GENERATE_CHOOSE_H
 #define MS_GENERATE_CHOOSE_H
@@ -17,10 +20,16 @@
  * a part is simulated that stands for it. */
 #define MS_CHOOSE_WORK_MAX UINT64_C(40000000)
 
-/* Simulate the candidates for what is queued now and set `s->choice`. Does nothing while
- * it is not known how long steps take, where nothing would wait, or where even a part of the
+/* Simulate the candidates for what is queued and runs now and set `s->choice`. Does nothing while
+ * it is not known how long steps and answers take, where nothing would wait, or where even a part of the
  * step takes too much work. */
 void ms_choose(struct ms_scheduler *s);
+
+/* While some run: is it time to choose again? */
+bool ms_choose_is_due(const struct ms_scheduler *s);
+
+/* Nothing is left: how far off was what was expected? */
+void ms_choice_ended(struct ms_scheduler *s);
 
 /* It was made for this step: not long after the step should have ended. */
 bool ms_choice_holds(const struct ms_scheduler *s);

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define WORST_LEFT 0.1 /* of the worst, for what is longer already */
+#define WORST_LEFT 0.1  /* of the worst, for what is longer already */
+#define RESUMED    1e9F /* key: what has tokens goes before all that has none */
 
 /* ---- the queue --------------------------------------------------------------------- */
 
@@ -53,11 +54,12 @@ double ms_choose_worst_left(double worst, double had)
 static float key_of(const struct ms_choose *c, uint32_t i, float had)
 {
     const struct ms_choose_item *x = &c->items[i];
+    float first = had > 0 ? RESUMED : 0;
 
     if (c->order == MS_ORDER_FIFO)
-        return 0;
+        return first;
     if (c->order == MS_ORDER_LONGEST)
-        return x->mean;
+        return first + x->mean - had;
     return (float)(ms_choose_worst_left(x->worst, had) + 1e-3 * (x->mean - had));
 }
 
@@ -88,7 +90,7 @@ static double tokens_of(const struct ms_choose *c, uint32_t i)
 }
 
 static void
-begin(const struct ms_choose *c, struct ms_choose_replica *r, struct ms_choose_wait w)
+run(const struct ms_choose *c, struct ms_choose_replica *r, struct ms_choose_wait w)
 {
     const struct ms_choose_item *x = &c->items[w.item];
     struct ms_choose_run run = {.began = r->clock,
@@ -101,7 +103,14 @@ begin(const struct ms_choose *c, struct ms_choose_replica *r, struct ms_choose_w
         r->at[at] = r->at[(at - 1) / 2];
     r->at[at] = run;
     r->kv += tokens_of(c, w.item);
-    r->free_ns = fmax(r->free_ns, r->now_ns) + c->prefill * ((double)x->prompt + w.had);
+}
+
+static void
+begin(const struct ms_choose *c, struct ms_choose_replica *r, struct ms_choose_wait w)
+{
+    run(c, r, w);
+    r->free_ns = fmax(r->free_ns, r->now_ns) +
+                 c->prefill * ((double)c->items[w.item].prompt + w.had);
 }
 
 static void sift_down(struct ms_choose_replica *r, uint32_t at)
@@ -228,8 +237,15 @@ static void reset(struct ms_choose *c)
     for (uint32_t k = 0; k < c->replica_count; k++)
         c->replicas[k] =
             (struct ms_choose_replica){.at = c->runs + (size_t)k * c->slots};
-    for (uint32_t i = 0; i < c->n; i++)
-        push(c, (struct ms_choose_wait){key_of(c, i, 0), 0, i});
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct ms_choose_item *x = &c->items[i];
+        struct ms_choose_wait w = {key_of(c, i, x->had), x->had, i};
+
+        if (x->on == MS_NOWHERE)
+            push(c, w);
+        else
+            run(c, &c->replicas[x->on], w);
+    }
 }
 
 double ms_choose_run_ns(struct ms_choose *c)

@@ -1,9 +1,10 @@
 /* choose_sim.h - a step as the chooser simulates it: requests, replicas, one order
  *
  * A step of a batch of b takes a + b * beta, a prefix costs its prefill, and replicas are
- * alike. Requests wait in one queue in the order that is tried; each goes to the replica
- * with the fewest as soon as there is a place. With a slice, running requests make way once
- * a second for those that could need more, by more than the slice.
+ * alike. Some requests may run already, and some of those that wait may have tokens: these
+ * go on behind them. Requests wait in one queue in the order that is tried; each goes to the
+ * replica with the fewest as soon as there is a place. With a slice, running requests make
+ * way once a second for those that could need more, by more than the slice.
  *
  * What a run costs is counted in what it looks at (`work`), and it ends when `work_max` is
  * used up. The caller owns all memory.
@@ -19,11 +20,13 @@ enum { MS_CHOOSE_DRAWS = 6 };
 #define MS_CHOOSE_EVENT_WORK 16  /* of a request's end and the beginning of another */
 #define MS_CHOOSE_SORT_WORK  32 /* of one running request, when slices are looked for */
 
-/* A request as the simulation sees it. */
+/* A request as the simulation sees it; tokens are those of the whole answer. */
 struct ms_choose_item {
-    float mean, worst; /* tokens, of the whole answer */
+    float mean, worst;
     float draw[MS_CHOOSE_DRAWS];
+    float had; /* of them it has already */
     uint32_t prompt;
+    uint32_t on; /* the replica that it runs on at the start; MS_NOWHERE: it waits */
 };
 
 struct

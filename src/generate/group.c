@@ -336,6 +336,7 @@ void ms_group_drop(struct ms_scheduler *s, uint32_t i, uint8_t why)
 
     if (g->state == MS_GROUP_ENDING || g->state == MS_GROUP_FREE)
         return;
+    s->disturbed++;
     leave_list(s, i);
     ms_deadlines_remove(s, i);
     if (g->state == MS_GROUP_OPEN)
@@ -364,6 +365,7 @@ void ms_group_shrink(struct ms_scheduler *s, uint32_t request)
     if ((g->state != MS_GROUP_OPEN && g->state != MS_GROUP_HELD) ||
         s->requests[request].state == MS_REQUEST_DONE || s->requests[request].ends)
         return;
+    s->disturbed++;
     ms_request_end(s, request, MS_WHY_CANCELLED);
     if (--g->wanted == 0)
         ms_group_drop(s, i, MS_WHY_CANCELLED);

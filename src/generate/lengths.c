@@ -173,6 +173,11 @@ static double between(const struct length_prior *p)
     return fmax(p->of_means - p->within * p->per_mean, 0.01 * p->of_means + 1e-4);
 }
 
+double ms_lengths_groups(const struct ms_lengths *l)
+{
+    return l->prior.weight;
+}
+
 double ms_lengths_icc(const struct ms_lengths *l)
 {
     double b = between(&l->prior);

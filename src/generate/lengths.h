@@ -58,6 +58,9 @@ bool ms_lengths_has(const struct ms_lengths *l, uint64_t key);
 /* The key of the next turn of a session: each turn has a history of its own. 0 of 0. */
 uint64_t ms_lengths_next_turn(uint64_t key);
 
+/* How many groups have ended, of late: the oldest ones fade. */
+double ms_lengths_groups(const struct ms_lengths *l);
+
 /* The share of the variance that the prompt explains, 0 to 1, as measured so far. */
 double ms_lengths_icc(const struct ms_lengths *l);
 

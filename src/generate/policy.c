@@ -85,7 +85,10 @@ static const char *order_auto(const struct ms_scheduler *s)
 /* All that waits fits: a plan of places. It does not: the best order. */
 static void begin_auto(struct ms_scheduler *s)
 {
-    ms_tail_place(s);
+    if (s->stats.running + s->stats.aborting == 0)
+        ms_tail_place(s);
+    else
+        ms_groups_guess(s); /* those that run have shown more */
     ms_choose(s);
 }
 
@@ -189,6 +192,7 @@ const struct ms_policy ms_policy_auto = {.name = "auto",
                                          .place = place_auto,
                                          .rebalance = ms_tail_rebalance,
                                          .begin = begin_auto,
+                                         .is_due = ms_choose_is_due,
                                          .slice = ms_choice_slice,
                                          .reserve = reserve_share,
                                          .unpark = unpark,

@@ -23,8 +23,10 @@ struct ms_policy {
     float (*rank)(const struct ms_scheduler *s, const struct ms_gen_request *q);
     uint32_t (*place)(struct ms_scheduler *s, const struct ms_gen_request *q);
     void (*rebalance)(struct ms_scheduler *s);
-    /* a step begins: nothing runs, and what is queued is all there is */
+    /* a step begins: nothing runs, and what is queued is all there is; or, with `is_due`,
+     * what waits and runs is not that for which it was called before */
     void (*begin)(struct ms_scheduler *s);
+    bool (*is_due)(const struct ms_scheduler *s);
     /* at a tick while some wait: which running ones make way (ms_scheduler_yield) */
     void (*slice)(struct ms_scheduler *s);
     /* tokens of cache that a request is counted with beside those that it has */

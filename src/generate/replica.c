@@ -27,6 +27,7 @@ static void lose(struct ms_scheduler *s, uint32_t replica)
 {
     struct ms_gen_replica *r = &s->replicas[replica];
 
+    s->disturbed++;
     r->state = MS_REPLICA_GONE;
     s->slots -= r->slots;
     r->update = 0;
@@ -92,6 +93,7 @@ int ms_replica_up(struct ms_scheduler *s, const struct ms_generate_event *e)
                                  .parked_last = MS_NONE,
                                  .heard_ns = s->now_ns};
     s->slots += e->samples;
+    s->disturbed++;
     ms_weights_go_on(s);
     return 0;
 }
@@ -127,6 +129,7 @@ int ms_replica_drain(struct ms_scheduler *s, const struct ms_generate_event *e)
 
     if (!r || r->state == MS_REPLICA_GONE)
         return -ENOENT;
+    s->disturbed++;
     r->state = MS_REPLICA_DRAINING;
     r->update = 0;
     ms_replica_unpark_all(s, e->replica);

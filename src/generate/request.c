@@ -314,6 +314,7 @@ void ms_request_failed(struct ms_scheduler *s, uint32_t i)
     struct ms_gen_request *q = &s->requests[i];
     uint32_t most = s->o.poison_replicas, on = q->replica;
 
+    s->disturbed++;
     if (q->tries < COUNTED_MAX)
         q->tries++;
     if (!ms_request_failed_on(q, on) && q->failures < COUNTED_MAX) {

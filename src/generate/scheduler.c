@@ -46,7 +46,8 @@ struct ms_scheduler *ms_scheduler_create(const struct ms_scheduler_options *o,
     s->admission = (struct ms_staleness){.concurrent_max = INT64_MAX / 4,
                                          .batch = o->batch,
                                          .staleness_max = o->staleness_max};
-    s->last_plan_ns = s->last_guess_ns = s->last_slice_ns = INT64_MIN / 2;
+    s->last_plan_ns = s->last_guess_ns = INT64_MIN / 2;
+    s->last_slice_ns = s->choose_ns = INT64_MIN / 2;
     ms_map_init(&s->by_id);
     return s;
 }
@@ -305,8 +306,16 @@ static bool may_slice(const struct ms_scheduler *s)
            !s->paused && s->choice.slice > 0 && ms_choice_holds(s);
 }
 
+static bool may_begin_again(const struct ms_scheduler *s)
+{
+    return s->o.rebalance_ns > 0 && s->o.policy->is_due && s->queue.count > 0 &&
+           s->stats.running > 0 && !s->weights && !s->paused && s->o.policy->is_due(s);
+}
+
 static void look_at_queue(struct ms_scheduler *s)
 {
+    if (may_begin_again(s))
+        begin(s);
     if (may_rank(s) && s->now_ns - s->last_guess_ns >= s->o.rebalance_ns) {
         s->last_guess_ns = s->now_ns;
         ms_groups_rank(s);
@@ -396,6 +405,8 @@ int ms_scheduler_step(struct ms_scheduler *s,
         return rc;
     if (e->what != MS_SUBMIT)
         decide_all(s);
+    if (s->stats.live == 0)
+        ms_choice_ended(s);
     if (e->what == MS_TICK && s->out_count == 0 && may_rebalance(s) &&
         now_ns - s->last_plan_ns >= s->o.rebalance_ns) {
         s->last_plan_ns = now_ns;
@@ -446,5 +457,6 @@ struct ms_scheduler_stats ms_scheduler_stats(const struct ms_scheduler *s)
     stats.held = s->held.count;
     stats.ready = s->ready.count;
     stats.leased = s->leased.count;
+    stats.missed = s->predicted > 0 ? s->misses / s->predicted : 0;
     return stats;
 }

@@ -205,6 +205,7 @@ struct ms_scheduler_stats {
     uint64_t delivered, dropped, failed;
     uint64_t tokens;         /* of delivered groups */
     uint64_t surplus_tokens; /* of aborted surplus */
+    double missed; /* of how long a step was expected to take: the mean error of late */
 };
 struct ms_scheduler_stats ms_scheduler_stats(const struct ms_scheduler *s);
 

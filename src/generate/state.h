@@ -126,7 +126,8 @@ struct ms_choice {
     uint8_t order;
     double slice;       /* tokens; 0: not sliced */
     int64_t began_ns;   /* when it was made */
-    double expected_ns; /* of the whole step, by the simulation */
+    double expected_ns; /* from then to the end of all, by the simulation; 0: none */
+    uint64_t of;        /* events that were counted then: later ones change the end */
     uint64_t work;      /* that the choice took; at most about MS_CHOOSE_WORK_MAX */
 };
 
@@ -162,8 +163,12 @@ struct ms_scheduler {
     double a_ns, b_ns; /* one step takes a + b * batch; 0: not known */
     double fit[5];     /* decayed sums over batch x and step y: 1, x, y, xx, xy */
     struct ms_choice choice;
-    uint64_t plans; /* that were tried; each has draws of its own */
-    char *scratch;  /* of the plan */
+    int64_t choose_ns;        /* when a choice was last tried */
+    uint64_t choose_order;    /* and `order` then */
+    uint64_t disturbed;       /* events that change how long a step takes */
+    double predicted, misses; /* decayed: ends that were predicted; errors of that */
+    uint64_t plans;           /* that were tried; each has draws of its own */
+    char *scratch;            /* of the plan */
     size_t scratch_room;
     uint64_t bins_all[MS_BIAS_BINS], bins_out[MS_BIAS_BINS];
     struct ms_scheduler_stats stats;

@@ -80,6 +80,7 @@ int ms_weights_begin(struct ms_scheduler *s, const struct ms_generate_event *e)
     if (s->weights || e->mode > MS_WEIGHTS_KEEP)
         return -EINVAL;
     s->weights = true;
+    s->disturbed++;
     s->rolling = e->rolling;
     s->weights_mode = e->mode;
     s->weights_version = e->version;
@@ -127,6 +128,7 @@ int ms_weights_pause(struct ms_scheduler *s, const struct ms_generate_event *e)
     if (e->mode > MS_WEIGHTS_KEEP)
         return -EINVAL;
     s->paused = true;
+    s->disturbed++;
     for (uint32_t i = 0; e->mode == MS_WEIGHTS_ABORT && i < s->replica_count; i++)
         ms_replica_abort_all(s, i, MS_WHY_WEIGHTS);
     return 0;
