@@ -178,6 +178,30 @@ def test_head_and_takers_are_killed(daemon: Daemon, tmp_path: Path) -> None:  # 
     muster.shutdown()
 
 
+def test_killed_heads_have_nothing_done_twice(
+    daemon: Daemon,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """What a taker that lives asked for is given once, whichever step its head died in."""
+    where = {"MUSTER_ADDRESS": daemon.address, "MUSTER_SECRET_FILE": daemon.secret_file}
+    script = SCRIPT.replace("FOLDER", repr(str(tmp_path)))
+    takers = [Driver(script, tmp_path, **where) for _ in range(3)]
+
+    def given() -> list[int]:
+        return [int(p.name.split("-")[0]) for p in tmp_path.glob("[0-9]*-*")]
+
+    for taker in takers:
+        assert taker.line(60) == "ready"
+    for part in range(1, 9):
+        until(lambda part=part: len(given()) > 40 * part)
+        daemon.head.kill()
+        daemon.start()
+    for taker in takers:
+        assert taker.line(120) == "over"
+        taker.end()
+    assert sorted(given()) == list(range(400))
+
+
 def test_saved_and_restored_together(session: None, tmp_path: Path) -> None:
     """All queues go back to one moment; a queue that came later to its beginning."""
     with pytest.raises(ValueError, match="which folder"):

@@ -49,7 +49,8 @@ class Shard:
         self.attempt = taken["attempt"]
 
     def done(self) -> bool:
-        """False: it is not this process's any more, and another one does it again."""
+        """True: the head has written it down, and it is not done again. False: it is not this
+        process's any more, and another one does it again."""
         return self._end(_DONE)
 
     def fail(self, reason: str) -> bool:
@@ -61,8 +62,20 @@ class Shard:
         return self._end(_GIVE_BACK)
 
     def _end(self, how: int, reason: str = "") -> bool:
+        deadline = monotonic() + _core.WAIT_S
         asked = {"lease": self._lease, "how": how, "reason": reason[:256]}
-        return bool(self._queue._ask("end_shard", asked)["accepted"])
+        while True:
+            wait = min(max(0.0, deadline - monotonic()), _core.HOLD_MAX_S)
+            told = self._queue._ask(
+                "end_shard", {**asked, "wait_ns": _core.ns(wait)}, wait
+            )
+            if not told["not_kept"]:
+                return bool(told["accepted"])
+            if monotonic() >= deadline:
+                raise DeadlineExceeded(
+                    f"{self!r}: the head knows how it ended, and cannot write it down: "
+                    f"{told['not_kept']}"
+                )
 
     def __len__(self) -> int:
         return int(self.end - self.start)
@@ -143,9 +156,10 @@ class Shards:
             if found["state"] == _FAILED:
                 raise self._failure()
             if left <= wait:
-                raise DeadlineExceeded(
-                    f"shards {self.name!r}: others have the last ones, and none came back"
+                why = (
+                    found["not_kept"] or "others have the last ones, and none came back"
                 )
+                raise DeadlineExceeded(f"shards {self.name!r}: {why}")
 
     def _take(self, asked: _core.Message, wait: float) -> _core.Message:
         told = api.live_head().ask("take_shards", {"name": self.name, **asked})
@@ -162,11 +176,15 @@ class Shards:
             raise
 
     def _give_back(self, told: _core.Operation, wait: float) -> None:
-        try:
-            for taken in _answer(told, wait)["shards"]:
-                Shard(self, taken).give_back()
-        except (MusterError, ValueError, TimeoutError):
-            return  # the queue, or the session, has ended
+        while True:  # it is answered, or fails when the head is lost
+            try:
+                for taken in _answer(told, wait)["shards"]:
+                    Shard(self, taken).give_back()
+                return
+            except TimeoutError:
+                continue
+            except (MusterError, ValueError):
+                return  # the queue, or the session, has ended
 
     def _failure(self) -> ShardsFailed:
         status = self.status()

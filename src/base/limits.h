@@ -158,10 +158,12 @@
 #define MS_RENDEZVOUS_CLOSED_NS   (30 * MS_NS_PER_S)    /* a closed one is remembered */
 #define MS_RENDEZVOUS_MAX         1024u                 /* of one head */
 #define MS_SHARDS_OPEN_MAX        65536u /* shards of a queue that are out or came back */
-#define MS_SHARDS_REASON_MAX      ((size_t)256) /* bytes of why a shard failed */
-#define MS_SHARDS_TAKE_MAX        1024u         /* shards of one answer */
-#define MS_SHARD_QUEUES_MAX       1024u         /* of one head */
-#define MS_NODE_CHECK_MAX         4096u         /* nodes that are checked together */
+#define MS_SHARDS_REASON_MAX      ((size_t)256)     /* bytes of why a shard failed */
+#define MS_SHARDS_TAKE_MAX        1024u             /* shards of one answer */
+#define MS_SHARD_QUEUES_MAX       1024u             /* of one head */
+#define MS_SHARDS_HOLD_NS         (5 * MS_NS_PER_S) /* an answer, until it is kept */
+#define MS_SHARDS_RETRY_NS        (1 * MS_NS_PER_S) /* a journal that cannot be written */
+#define MS_NODE_CHECK_MAX         4096u /* nodes that are checked together */
 
 /* Agent */
 #define MS_WORKERS_MAX       4096u /* workers of one agent */

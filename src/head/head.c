@@ -145,6 +145,7 @@ void ms_head_crash(struct ms_head *h)
     ms_loop_stop(h->loop);
     pthread_join(h->thread, NULL);
     ms_fd_close(&h->lock_fd); /* the folder stays as it is */
+    ms_drivers_cut(h);
     head_destroy(h);
 }
 
@@ -207,6 +208,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o, struct ms_error 
     ms_list_init(&h->barriers);
     ms_list_init(&h->rendezvous);
     ms_list_init(&h->shards);
+    ms_list_init(&h->shards_unkept.held);
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
     ms_list_init(&h->handshakes);

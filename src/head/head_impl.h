@@ -34,6 +34,7 @@
 #include "head/nodes/orphan.h"
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
+#include "head/shards/shards.h"
 #include "head/state/persist.h"
 #include "head/status.h"
 #include "head/stop.h"
@@ -109,9 +110,10 @@ struct ms_head {
     struct ms_list barriers;
     struct ms_list rendezvous; /* rendezvous/ */
     struct ms_list shards;     /* shards/ */
-    struct ms_fleet *fleet;    /* NULL: nobody lends us nodes */
-    struct ms_jobs *jobs;      /* NULL: it hosts none */
-    struct ms_rest *rest;      /* NULL: no HTTP */
+    struct ms_shards_unkept shards_unkept;
+    struct ms_fleet *fleet; /* NULL: nobody lends us nodes */
+    struct ms_jobs *jobs;   /* NULL: it hosts none */
+    struct ms_rest *rest;   /* NULL: no HTTP */
 
     struct ms_list handshakes; /* daemon/hello.c: who has not yet said who it is */
     struct ms_head_waiting waiting;

@@ -49,6 +49,9 @@ void ms_shard_queue_finish(struct ms_shard_queue *s)
     finish_list(&s->todo);
     finish_list(&s->doing);
     finish_list(&s->failed);
+    free(s->ended);
+    s->ended = NULL;
+    s->ended_count = s->ended_room = 0;
 }
 
 bool ms_shard_queue_spec_equal(const struct ms_shards_spec *a,
@@ -212,6 +215,8 @@ static int put_back(struct ms_shard_queue *s, size_t at)
         shard.failures >= s->spec.failures_max || shard.deaths >= s->spec.deaths_max;
 
     shard.lease = shard.owner = 0;
+    shard.taken = (struct ms_shard_request){0};
+    shard.is_told = false;
     push(is_lost ? &s->failed : &s->todo, shard);
     return is_lost ? 2 : 1;
 }

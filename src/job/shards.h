@@ -39,12 +39,28 @@ struct ms_shards_spec {
     uint32_t failures_max, deaths_max;
 };
 
+/* One that may come again, after a lost answer: its number on a driver's link. */
+struct ms_shard_request {
+    uint64_t link, number; /* 0: it cannot */
+};
+
+enum ms_shard_how { MS_SHARD_DONE, MS_SHARD_FAILED, MS_SHARD_GIVEN_BACK };
+
+/* How a lease ends, or has ended, until the answer to that has arrived. */
+struct ms_shard_end {
+    uint64_t lease, owner;
+    uint32_t how; /* enum ms_shard_how */
+    struct ms_shard_request by;
+};
+
 /* A shard that was taken and is not done. */
 struct ms_shard {
     uint64_t position;
     uint32_t failures, deaths;
-    uint64_t lease, owner; /* of one that is out */
-    char *reason;          /* of the last failure; NULL: none */
+    uint64_t lease, owner;         /* of one that is out */
+    struct ms_shard_request taken; /* of one that is out: by this request */
+    bool is_told;                  /* its answer has arrived */
+    char *reason;                  /* of the last failure; NULL: none */
 };
 
 struct ms_shard_list {
@@ -60,6 +76,8 @@ struct ms_shard_queue {
     struct ms_shard_list todo;   /* came back; the last is taken first */
     struct ms_shard_list doing;  /* by lease */
     struct ms_shard_list failed; /* set aside */
+    struct ms_shard_end *ended;
+    size_t ended_count, ended_room;
 };
 
 enum ms_shards_state {
@@ -107,6 +125,41 @@ int ms_shard_queue_give_back(struct ms_shard_queue *s, uint64_t lease, uint64_t 
 size_t ms_shard_queue_drop(struct ms_shard_queue *s, uint64_t owner);
 /* Those that were set aside are tried again, as if they had never failed; how many. */
 size_t ms_shard_queue_retry(struct ms_shard_queue *s);
+
+/* ---- requests that come again (shards_asked.c) ----
+ *
+ * A link numbers its requests, and tells with each which answers have arrived
+ * (wire/link/requests.h). What a request took or ended is remembered until then, so that it
+ * is told the same when it comes again, also by a head that has read the queue anew.
+ */
+
+/* The lease, which is out, was given to this request. */
+void ms_shard_queue_note_taken(struct ms_shard_queue *s,
+                               uint64_t lease,
+                               const struct ms_shard_request *by);
+/* The next lease that this request was given, from *at on, which begins at 0. */
+bool ms_shard_queue_next_taken(const struct ms_shard_queue *s,
+                               const struct ms_shard_request *by,
+                               size_t *at,
+                               struct ms_shard_range *out);
+/* Done, failed or given back: as these functions; again, if it has ended so already by this
+ * owner. -EINVAL: there is no such end; -ENOMEM: nothing has changed. */
+int ms_shard_queue_end(struct ms_shard_queue *s,
+                       const struct ms_shard_end *end,
+                       const char *reason);
+/* The answer to that was no answer: the same will be said again, by another request. */
+void ms_shard_queue_expect_again(struct ms_shard_queue *s, uint64_t lease);
+/* It has ended so; for a queue that is read anew. 0 or -ENOMEM. */
+int ms_shard_queue_note_ended(struct ms_shard_queue *s, const struct ms_shard_end *end);
+/* The answers to all requests of this link up to a number have arrived, and to these. */
+void ms_shard_queue_settle(struct ms_shard_queue *s,
+                           uint64_t link,
+                           uint64_t watermark,
+                           const uint64_t *arrived,
+                           size_t count);
+/* The link has ended, and nothing comes again. If its process lives on, what it was given
+ * without having told that it knows comes back, and nothing is counted. How many. */
+size_t ms_shard_queue_leave(struct ms_shard_queue *s, uint64_t link, bool lives_on);
 
 /* ---- kept (shards_kept.c) ---- */
 

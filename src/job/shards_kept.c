@@ -24,8 +24,27 @@ static bool add(Muster__KeptShard ***list,
         m.deaths = s->deaths;
         m.lease = as_checkpoint ? 0 : s->lease;
         m.owner = as_checkpoint ? 0 : s->owner;
+        m.link = as_checkpoint ? 0 : s->taken.link;
+        m.request = as_checkpoint ? 0 : s->taken.number;
         m.reason = ms_field_text(s->reason);
         if (!ms_proto_append(list, count, ms_proto_copy(&m.base)))
+            return false;
+    }
+    return true;
+}
+
+static bool add_ends(Muster__KeptShards *m, const struct ms_shard_queue *s)
+{
+    for (size_t i = 0; i < s->ended_count; i++) {
+        const struct ms_shard_end *e = &s->ended[i];
+        Muster__KeptEnd one = MUSTER__KEPT_END__INIT;
+
+        one.lease = e->lease;
+        one.owner = e->owner;
+        one.how = e->how;
+        one.link = e->by.link;
+        one.request = e->by.number;
+        if (!ms_proto_append(&m->ended, &m->n_ended, ms_proto_copy(&one.base)))
             return false;
     }
     return true;
@@ -55,7 +74,8 @@ Muster__KeptShards *ms_shard_queue_encode(const struct ms_shard_queue *s,
              as_checkpoint ? &m->n_todo : &m->n_doing,
              &s->doing,
              as_checkpoint) &&
-         add(&m->failed, &m->n_failed, &s->failed, as_checkpoint);
+         add(&m->failed, &m->n_failed, &s->failed, as_checkpoint) &&
+         (as_checkpoint || add_ends(m, s));
     if (ok)
         return m;
     muster__kept_shards__free_unpacked(m, NULL);
@@ -117,7 +137,8 @@ static int take_list(struct ms_shard_list *l,
                                .failures = from[i]->failures,
                                .deaths = from[i]->deaths,
                                .lease = from[i]->lease,
-                               .owner = from[i]->owner};
+                               .owner = from[i]->owner,
+                               .taken = {from[i]->link, from[i]->request}};
         if (from[i]->reason[0]) {
             s->reason = strndup(from[i]->reason, MS_SHARDS_REASON_MAX);
             if (!s->reason)
@@ -125,6 +146,22 @@ static int take_list(struct ms_shard_list *l,
         }
     }
     return 0;
+}
+
+static int take_ends(struct ms_shard_queue *s, const Muster__KeptShards *m)
+{
+    int rc = 0;
+
+    if (m->n_ended > MS_SHARDS_OPEN_MAX)
+        return -EINVAL;
+    for (size_t i = 0; rc == 0 && i < m->n_ended; i++) {
+        const Muster__KeptEnd *e = m->ended[i];
+
+        rc = ms_shard_queue_note_ended(
+            s,
+            &(struct ms_shard_end){e->lease, e->owner, e->how, {e->link, e->request}});
+    }
+    return rc;
 }
 
 static int fill(struct ms_shard_queue *s, const Muster__KeptShards *m)
@@ -143,6 +180,8 @@ static int fill(struct ms_shard_queue *s, const Muster__KeptShards *m)
         rc = take_list(&s->doing, m->doing, m->n_doing, all + 1);
     if (rc == 0)
         rc = take_list(&s->failed, m->failed, m->n_failed, all + 1);
+    if (rc == 0)
+        rc = take_ends(s, m);
     if (rc == 0)
         rc = check_positions(s);
     return rc < 0 ? rc : check_leases(s);
@@ -191,6 +230,7 @@ static void call_back(struct ms_shard_queue *s)
         struct ms_shard shard = s->doing.at[--s->doing.count];
 
         shard.lease = shard.owner = 0;
+        shard.taken = (struct ms_shard_request){0};
         s->todo.at[s->todo.count++] = shard;
     }
 }

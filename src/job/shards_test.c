@@ -267,6 +267,81 @@ static void test_checkpoints_that_are_none(void **state)
     assert_int_equal(s.doing.count, 1); /* nothing has changed */
 }
 
+/* ---- requests that come again ---- */
+
+static const struct ms_shard_request first = {7, 1}, second = {7, 2}, none = {0, 0};
+
+static uint64_t take_by(struct ms_shard_queue *s, const struct ms_shard_request *by)
+{
+    uint64_t lease = take(s, 1).lease;
+
+    ms_shard_queue_note_taken(s, lease, by);
+    return lease;
+}
+
+static int end(struct ms_shard_queue *s,
+               uint64_t lease,
+               enum ms_shard_how how,
+               const struct ms_shard_request *by)
+{
+    const struct ms_shard_end e = {lease, 1, how, *by};
+
+    return ms_shard_queue_end(s, &e, "why");
+}
+
+static void reload(struct ms_shard_queue *s);
+
+static void test_a_request_that_comes_again(void **state)
+{
+    MS_CLEANUP(ms_shard_queue_finish) struct ms_shard_queue s = make(50, 10, 1, false);
+    struct ms_shard_range r;
+    uint64_t lease = take_by(&s, &first);
+    size_t at = 0;
+
+    (void)state;
+    reload(&s);
+    assert_true(ms_shard_queue_next_taken(&s, &first, &at, &r));
+    assert_int_equal(r.lease, lease);
+    assert_int_equal(r.end, 10);
+    assert_false(ms_shard_queue_next_taken(&s, &first, &at, &r));
+    assert_int_equal(end(&s, lease, MS_SHARD_DONE, &second), 1);
+    reload(&s);
+    assert_int_equal(end(&s, lease, MS_SHARD_DONE, &second), 1); /* the same */
+    assert_int_equal(end(&s, lease, MS_SHARD_GIVEN_BACK, &second), 0);
+    assert_int_equal(ms_shard_queue_done_count(&s), 1);
+    ms_shard_queue_settle(&s, 7, 1, NULL, 0);
+    assert_int_equal(s.ended_count, 1);
+    ms_shard_queue_settle(&s, 7, 1, (uint64_t[]){2}, 1);
+    assert_int_equal(s.ended_count, 0);
+    assert_int_equal(end(&s, 99, MS_SHARD_FAILED, &second), 0);
+    assert_int_equal(end(&s, 99, (enum ms_shard_how)3, &second), -EINVAL);
+    assert_int_equal(s.ended_count, 0);
+    lease = take_by(&s, &none);
+    at = 0;
+    assert_false(ms_shard_queue_next_taken(&s, &none, &at, &r));
+    assert_int_equal(end(&s, lease, MS_SHARD_FAILED, &none), 1);
+    assert_int_equal(s.ended_count, 0); /* it cannot come again */
+}
+
+static void test_what_nobody_knows_of_comes_back(void **state)
+{
+    MS_CLEANUP(ms_shard_queue_finish) struct ms_shard_queue s = make(50, 10, 1, false);
+    const struct ms_shard_request other = {8, 2};
+    uint64_t known = take_by(&s, &first), lost = take_by(&s, &second),
+             others = take_by(&s, &other);
+
+    (void)state;
+    ms_shard_queue_settle(&s, 7, 1, NULL, 0);
+    assert_int_equal(ms_shard_queue_leave(&s, 7, false), 0); /* its death is told */
+    assert_int_equal(ms_shard_queue_leave(&s, 7, true), 1);
+    assert_int_equal(end(&s, lost, MS_SHARD_DONE, &none), 0);
+    assert_int_equal(end(&s, known, MS_SHARD_DONE, &none), 1);
+    assert_int_equal(end(&s, others, MS_SHARD_DONE, &other), 1);
+    assert_int_equal(take(&s, 2).attempt, 0); /* nothing was counted */
+    assert_int_equal(ms_shard_queue_leave(&s, 8, true), 0);
+    assert_int_equal(s.ended_count, 0);
+}
+
 /* ---- random ---- */
 
 enum { OWNERS = 5, COUNT = 60 };
@@ -356,6 +431,8 @@ int main(void)
         cmocka_unit_test(test_given_back_costs_nothing),
         cmocka_unit_test(test_a_checkpoint_goes_on_where_it_was),
         cmocka_unit_test(test_checkpoints_that_are_none),
+        cmocka_unit_test(test_a_request_that_comes_again),
+        cmocka_unit_test(test_what_nobody_knows_of_comes_back),
         cmocka_unit_test(test_random_workers),
     };
 

@@ -89,6 +89,14 @@ void ms_driver_destroy(struct ms_driver *d)
     free(d);
 }
 
+void ms_drivers_cut(struct ms_head *h)
+{
+    struct ms_driver *d;
+
+    for (size_t at = 0; (d = ms_map_next(&h->drivers, &at));)
+        ms_link_destroy(MS_TAKE(d->wire));
+}
+
 void ms_drivers_finish(struct ms_head *h)
 {
     struct ms_driver *d;
@@ -113,6 +121,8 @@ static void on_grace(void *arg)
              sizeof why,
              "it was silent for %.3g s",
              (double)d->head->link_grace_ns / (double)MS_NS_PER_S);
+    if (ms_driver_worker(d)) /* its agent says whether it lives */
+        ms_head_shards_link_gone(d->head, d->id);
     ms_driver_end(d, MS_STOP_GRACE_NS, why);
 }
 

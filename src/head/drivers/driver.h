@@ -84,6 +84,8 @@ int ms_driver_expect(struct ms_head *h, uint64_t id);
 void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid);
 /* All of them, without ending anything. */
 void ms_drivers_finish(struct ms_head *h);
+/* Their links, without a word. */
+void ms_drivers_cut(struct ms_head *h);
 
 /* Give a node this driver's context, if it has not got it. 0 or a negative errno. */
 int ms_driver_introduce(struct ms_driver *d, struct ms_node *n, struct ms_error *err);

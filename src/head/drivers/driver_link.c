@@ -7,6 +7,7 @@
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/ops/verbs.h"
+#include "head/shards/shards.h"
 
 #include <errno.h>
 
@@ -117,6 +118,7 @@ static bool take_message(struct ms_driver *d, const uint8_t *body, size_t len)
     ms_asked_settle(d->head->jobs, d->id, m->answered, m->arrived, m->n_arrived);
     if (m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE) {
         d->goodbye = m->request;
+        ms_head_shards_link_gone(d->head, d->id);
         ms_driver_end(d, ms_head_grace(m->goodbye->grace_ns), "it said goodbye");
     } else if (m->request == 0 || m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_HELLO) {
         muster__driver_to_head__free_unpacked(m, NULL);

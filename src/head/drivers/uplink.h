@@ -15,4 +15,7 @@ int ms_uplink_ask_run(struct ms_head_op *op);
 int ms_uplink_stop_run(struct ms_head_op *op);
 void ms_uplink_destroy(struct ms_uplink *u); /* NULL is nothing */
 
+/* For tests: the next request has the number of the last one, as if that had not been answered. */
+void ms_uplink_unanswer(struct ms_uplink *u);
+
 #endif

@@ -198,6 +198,11 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new)
     }
 }
 
+void ms_uplink_unanswer(struct ms_uplink *u)
+{
+    u->requests.last--;
+}
+
 /* ---- answers --------------------------------------------------------------------- */
 
 /* An answer that may be about a group. */

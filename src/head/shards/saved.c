@@ -43,25 +43,22 @@ static Muster__SavedShards *save(const struct ms_head *h, uint64_t driver)
     return all;
 }
 
-static void
-answer(struct ms_head_op *op, const Muster__SavedShards *all, bool with_bytes)
+/* NULL: out of memory. */
+static ProtobufCMessage *saved_message(const Muster__SavedShards *all, bool with_bytes)
 {
     Muster__ShardsSaved *m =
         (Muster__ShardsSaved *)ms_proto_create(&muster__shards_saved__descriptor);
-    bool ok = m != NULL;
 
-    if (ok)
-        m->queues = all ? (uint32_t)all->n_queues : 0;
-    if (ok && with_bytes) {
-        m->saved.data = ms_proto_packed(&all->base, &m->saved.len);
-        ok = m->saved.data != NULL;
-    }
-    if (ok) {
-        ms_head_op_succeed(op, &m->base);
-        return;
-    }
+    if (!m)
+        return NULL;
+    m->queues = all ? (uint32_t)all->n_queues : 0;
+    if (!with_bytes)
+        return &m->base;
+    m->saved.data = ms_proto_packed(&all->base, &m->saved.len);
+    if (m->saved.data)
+        return &m->base;
     muster__shards_saved__free_unpacked(m, NULL);
-    ms_head_op_fail(op, -ENOMEM, "out of memory");
+    return NULL;
 }
 
 int ms_head_shards_save_run(struct ms_head_op *op)
@@ -76,7 +73,7 @@ int ms_head_shards_save_run(struct ms_head_op *op)
     all = save(op->head, driver);
     if (!all)
         return ms_error_set(&op->error, -ENOMEM, "out of memory");
-    answer(op, all, true);
+    ms_head_op_answer(op, saved_message(all, true));
     muster__saved_shards__free_unpacked(all, NULL);
     return 0;
 }
@@ -153,7 +150,7 @@ static void put(struct ms_head_shards *s, struct ms_shard_queue *q)
         q->last_lease = s->q.last_lease;
     ms_shard_queue_finish(&s->q);
     s->q = *q;
-    ms_head_shards_changed(s);
+    s->is_unkept = true;
 }
 
 static int reset(struct ms_head_shards *s, struct ms_error *err)
@@ -202,6 +199,9 @@ static int restore(struct ms_head *h,
             rc = reset(s, err);
     for (size_t i = 0; rc == 0 && all && i < all->n_queues; i++)
         rc = restore_one(h, all->queues[i], driver, err);
+    ms_head_shards_keep_all(h);
+    ms_list_each (s, &h->shards, struct ms_head_shards, link)
+        ms_head_op_retry_all(&s->takes);
     return rc;
 }
 
@@ -237,7 +237,7 @@ int ms_head_shards_restore_run(struct ms_head_op *op)
     if (rc == 0)
         rc = restore(op->head, all, driver, &op->error);
     if (rc == 0)
-        answer(op, all, false);
+        ms_head_shards_answer(op, saved_message(all, false), MS_SHARDS_HOLD_NS);
     muster__saved_shards__free_unpacked(all, NULL);
     return rc;
 }

@@ -5,15 +5,20 @@
  * finds nothing to take waits for what comes back. A queue goes with the driver that opened
  * it, unless it is detached.
  *
- * A daemon keeps what is done before it answers (state/persist.h), and what is taken just
- * after: a head that was killed comes back with what is done done, and with the shards that
- * are out still out, but for those of its very last answer: they are given to another worker
- * too, and who took them first is told so at the end of them. The head's
- * thread.
+ * A daemon keeps each change before it answers (state/persist.h). While its journal cannot be
+ * written answers are held (MS_SHARDS_HOLD_NS, or as long as the asker says); then they say so,
+ * and no shard is given away. A request that comes again, after a lost answer or to the next
+ * head, is told what it was told before; what was given to a request whose link has ended before
+ * it said that it knows comes back. The head's thread.
  */
 #ifndef MS_HEAD_SHARDS_SHARDS_H
 #define MS_HEAD_SHARDS_SHARDS_H
 
+#include "base/error.h"
+#include "base/list.h"
+#include "io/loop.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,10 +26,20 @@ struct ms_driver;
 struct ms_head;
 struct ms_journal;
 
+/* Changes that are not in the journal yet. */
+struct ms_shards_unkept {
+    struct ms_list held;   /* operations that are answered when they are */
+    struct ms_timer retry; /* begun if has_timer */
+    bool has_timer;
+    struct ms_error why; /* of the last try */
+};
+
 /* What this worker had comes back. */
 void ms_head_shards_lose(struct ms_head *h, uint64_t owner);
 /* The same of a driver; and its queues are forgotten. */
 void ms_head_shards_driver_gone(struct ms_head *h, uint64_t driver);
+/* This link has ended, of a process that may live on: what it does not know of comes back. */
+void ms_head_shards_link_gone(struct ms_head *h, uint64_t link);
 /* What this driver waits for fails. */
 void ms_head_shards_leave(struct ms_head *h, const struct ms_driver *d);
 void ms_head_shards_finish(struct ms_head *h);
