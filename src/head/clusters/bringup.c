@@ -16,26 +16,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* After a failure, for those of other ranks. */
-#define TOGETHER_NS (500 * MS_NS_PER_MS)
-/* For workers that take too long to say where they are. */
-#define STACKS_NS (1 * MS_NS_PER_S)
-
-static void fail(struct ms_head_op *op);
-
-int64_t ms_bringup_timeout(const Muster__ClusterSpec *spec)
-{
-    return spec->step_timeout_ns ? ms_head_grace(spec->step_timeout_ns)
-                                 : MS_CALL_TIMEOUT_NS;
-}
-
-int64_t ms_bringup_start_ns(int64_t step_timeout_ns)
-{
-    return step_timeout_ns < MS_START_NS - MS_START_SLACK_NS
-               ? step_timeout_ns + MS_START_SLACK_NS
-               : MS_START_NS;
-}
-
 struct ms_head_op *ms_bringup_find(const struct ms_head *h, const struct ms_cluster *c)
 {
     ms_list_each (op, &h->bringups, struct ms_head_op, bringup.link)
@@ -150,8 +130,7 @@ static void finish(struct ms_head_op *op)
 /* All that is known of the failure has come: end what there is. */
 static void fail(struct ms_head_op *op)
 {
-    assert(op->error.code < 0);
-    op->bringup.phase = MS_BRINGUP_ENDING;
+    assert(op->error.code < 0 && op->bringup.plan.phase == MS_BRINGUP_ENDING);
     ms_head_op_drop_asks(op);
     ms_cluster_end_unstarted(&op->head->registry, op->cluster, false, op->error.text);
     ms_helpers_end(op->head, op->cluster);
@@ -159,18 +138,48 @@ static void fail(struct ms_head_op *op)
         finish(op);
 }
 
+static void begin_helpers(struct ms_head_op *op);
+static void begin_steps(struct ms_head_op *op);
+static void begin_one(struct ms_head_op *op, struct ms_slot *s);
+static void ask_stacks(struct ms_head_op *op);
+
+/* What the plan says; `s` is the rank of which it was told. */
+static void
+carry_out(struct ms_head_op *op, struct ms_bringup_answer plan, struct ms_slot *s)
+{
+    if (plan.sets_timer)
+        ms_timer_set(&op->deadline, plan.timer_ns);
+    switch (plan.what) {
+    case MS_BRINGUP_DO_NOTHING:
+        break;
+    case MS_BRINGUP_DO_HELPERS:
+        begin_helpers(op);
+        break;
+    case MS_BRINGUP_DO_STEPS:
+        begin_steps(op);
+        break;
+    case MS_BRINGUP_DO_MORE:
+        begin_one(op, s);
+        break;
+    case MS_BRINGUP_DO_ASK_WHERE:
+        ask_stacks(op);
+        break;
+    case MS_BRINGUP_DO_END:
+        fail(op);
+        break;
+    case MS_BRINGUP_DO_DONE:
+        finish(op);
+        break;
+    }
+}
+
 void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
 {
-    struct ms_bringup *b = &op->bringup;
+    struct ms_bringup_plan *plan = &op->bringup.plan;
 
-    if (b->phase == MS_BRINGUP_ENDING)
-        return;
-    if (!op->error.code)
+    if (plan->phase != MS_BRINGUP_ENDING && !op->error.code)
         op->error = *why;
-    if (b->open == 0 && !ms_list_is_empty(&op->asks)) /* no steps have begun */
-        b->phase = MS_BRINGUP_FAILING;                /* when the nodes have answered */
-    else
-        fail(op);
+    carry_out(op, ms_bringup_plan_cancel(plan, !ms_list_is_empty(&op->asks)), NULL);
 }
 
 /* ---- steps ----------------------------------------------------------------------- */
@@ -178,8 +187,6 @@ void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
 /* Where are they? Those that do not say so in time have failed all the same. */
 static void ask_stacks(struct ms_head_op *op)
 {
-    op->bringup.is_late = true;
-    ms_timer_set(&op->deadline, STACKS_NS);
     ms_changing_each (s, op->cluster) {
         struct ms_node *n = ms_node_find(op->head, s->node);
         Muster__RunSteps ask = MUSTER__RUN_STEPS__INIT;
@@ -195,48 +202,35 @@ static void ask_stacks(struct ms_head_op *op)
 static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
-    struct ms_bringup *b = &op->bringup;
+    struct ms_bringup_plan *plan = &op->bringup.plan;
+    bool is_start = plan->phase < MS_BRINGUP_STEPS;
 
-    if (b->phase == MS_BRINGUP_STEPS && !b->is_late) {
-        ask_stacks(op);
-        return;
-    }
     for (struct ms_slot *s = NULL;
-         b->is_late && (s = ms_cluster_next_changing(op->cluster, s));)
+         plan->is_late && (s = ms_cluster_next_changing(op->cluster, s));)
         if (!s->has_answered)
-            add_failure(op, s, late(b->step_timeout_ns, ""));
-    if (b->phase < MS_BRINGUP_STEPS && !op->error.code)
+            add_failure(op, s, late(plan->step_timeout_ns, ""));
+    if (is_start && !op->error.code)
         ms_error_set(&op->error,
                      -ETIMEDOUT,
                      "the processes of cluster '%s' were not started within %.3g s",
                      op->cluster->name,
-                     (double)ms_bringup_start_ns(b->step_timeout_ns) /
+                     (double)ms_bringup_process_ns(plan->step_timeout_ns) /
                          (double)MS_NS_PER_S);
-    fail(op);
-}
-
-/* Let others that fail for the same reason say so. Never from inside: the caller may look at
- * the bring-up afterwards. */
-static void begin_failing(struct ms_head_op *op)
-{
-    struct ms_bringup *b = &op->bringup;
-
-    if (b->phase == MS_BRINGUP_STEPS || b->open == 0)
-        ms_timer_set(&op->deadline, b->open ? TOGETHER_NS : 0);
-    b->phase = MS_BRINGUP_FAILING;
+    carry_out(op, ms_bringup_plan_late(plan), NULL);
 }
 
 static void
 one_failed(struct ms_head_op *op, struct ms_slot *s, Muster__Failure *failure)
 {
-    if (s->has_answered) {
+    bool counts;
+    struct ms_bringup_answer plan =
+        ms_bringup_plan_rank_failed(&op->bringup.plan, s, &counts);
+
+    if (counts)
+        add_failure(op, s, failure);
+    else
         muster__failure__free_unpacked(failure, NULL);
-        return;
-    }
-    s->has_answered = true;
-    op->bringup.open--;
-    add_failure(op, s, failure);
-    begin_failing(op);
+    carry_out(op, plan, s);
 }
 
 /* It said so, unless it has died meanwhile: that tells more. */
@@ -314,10 +308,12 @@ steps_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
     (void)n;
     if (!s || s->has_answered)
         return;
-    if (b->is_late &&
+    if (b->plan.is_late &&
         (!d->failure || d->failure->kind == MUSTER__FAILURE__KIND__DEADLINE)) {
         one_refused(
-            op, s, late(b->step_timeout_ns, d->failure ? d->failure->traceback : ""));
+            op,
+            s,
+            late(b->plan.step_timeout_ns, d->failure ? d->failure->traceback : ""));
         return;
     }
     if (d->failure) {
@@ -326,16 +322,7 @@ steps_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
     }
     if (s->rank == 0 && !b->first)
         b->first = MS_TAKE(answer->steps_done);
-    if (b->phase == MS_BRINGUP_STEPS && s->steps_sent < op->cluster->spec->n_steps) {
-        begin_one(op, s); /* more was done to all others meanwhile */
-        return;
-    }
-    s->has_answered = true;
-    b->open--;
-    if (b->phase == MS_BRINGUP_FAILING)
-        begin_failing(op);
-    else if (b->open == 0)
-        finish(op);
+    carry_out(op, ms_bringup_plan_rank_done(&b->plan, s), s);
 }
 
 /* The node is gone, or does not know such questions: all that it was asked. */
@@ -349,27 +336,10 @@ steps_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *w
 
 static void begin_steps(struct ms_head_op *op)
 {
-    struct ms_bringup *b = &op->bringup;
-    size_t steps = op->cluster->spec->n_steps;
-
-    b->phase = MS_BRINGUP_STEPS;
-    if (steps == 0) {
-        finish(op);
-        return;
-    }
     op->on_answer = steps_answered;
     op->on_refused = steps_refused;
-    ms_timer_set(&op->deadline, ms_deadline_ns(0, b->step_timeout_ns * (int64_t)steps));
-    ms_changing_each (s, op->cluster)
-        b->open++;
     ms_changing_each (s, op->cluster)
         begin_one(op, s);
-}
-
-static bool has_open_steps(const struct ms_head_op *op)
-{
-    return op->bringup.phase == MS_BRINGUP_STEPS ||
-           (op->bringup.phase == MS_BRINGUP_FAILING && op->bringup.open > 0);
 }
 
 void ms_bringup_worker_ended(struct ms_head *h,
@@ -379,7 +349,7 @@ void ms_bringup_worker_ended(struct ms_head *h,
     struct ms_head_op *op = ms_bringup_find(h, slot->cluster);
     struct ms_slot *s = op ? find(op, slot->now.uid) : NULL;
 
-    if (s && has_open_steps(op))
+    if (s && ms_bringup_plan_is_open(&op->bringup.plan))
         one_failed(op, s, died(exit));
 }
 
@@ -387,7 +357,8 @@ void ms_bringups_lost(struct ms_head *h, const char *node)
 {
     ms_list_each (op, &h->bringups, struct ms_head_op, bringup.link)
         ms_changing_each (s, op->cluster)
-            if (has_open_steps(op) && !s->has_answered && strcmp(s->node, node) == 0)
+            if (ms_bringup_plan_is_open(&op->bringup.plan) && !s->has_answered &&
+                strcmp(s->node, node) == 0)
                 one_failed(op, s, died(s->now.exit));
 }
 
@@ -404,46 +375,27 @@ static void add_reason(struct ms_error *all, const struct ms_error *why)
         ms_error_set(all, before.code, "%s; and %s", before.text, why->text);
 }
 
-static void check_started(struct ms_head_op *op)
-{
-    for (struct ms_slot *s = NULL;
-         !op->error.code && (s = ms_cluster_next_changing(op->cluster, s));)
-        if (!s->now.address)
-            ms_error_set(
-                &op->error,
-                -EPROTO,
-                "cannot create cluster '%s': an agent did not answer for every worker",
-                op->cluster->name);
-}
-
 /* The nodes have answered, one way or the other. */
 static void step(struct ms_head_op *op)
 {
-    if (!ms_list_is_empty(&op->asks))
-        return;
-    check_started(op);
-    if (op->error.code) {
-        fail(op);
-    } else if (op->bringup.phase == MS_BRINGUP_START) {
-        op->bringup.phase = MS_BRINGUP_HELPERS;
-        ms_bringup_step(op);
-    } else {
-        begin_steps(op);
-    }
+    if (ms_list_is_empty(&op->asks))
+        carry_out(op,
+                  ms_bringup_plan_answered(&op->bringup.plan, op->cluster, &op->error),
+                  NULL);
+}
+
+static void begin_helpers(struct ms_head_op *op)
+{
+    if (ms_helpers_begin(op) == -EBUSY)
+        op->error.code = 0; /* those of the incarnation before have not ended */
+    else
+        step(op);
 }
 
 void ms_bringup_step(struct ms_head_op *op)
 {
-    int rc;
-
-    if (op->bringup.phase != MS_BRINGUP_HELPERS || !ms_list_is_empty(&op->asks))
-        return;
-    rc = ms_helpers_begin(op);
-    if (rc == -EBUSY) { /* those of the incarnation before have not ended */
-        op->error.code = 0;
-        return;
-    }
-    step(op);
+    if (op->bringup.plan.phase == MS_BRINGUP_HELPERS && ms_list_is_empty(&op->asks))
+        begin_helpers(op);
 }
 
 static void
@@ -481,19 +433,10 @@ void ms_bringup_begin(struct ms_head_op *op,
     struct ms_bringup *b = &op->bringup;
 
     ms_bringup_finish(op);
-    b->phase = MS_BRINGUP_START;
-    b->open = 0;
-    b->is_late = false;
     b->done = done;
-    b->step_timeout_ns =
-        step_timeout_ns > 0 ? step_timeout_ns : ms_bringup_timeout(op->cluster->spec);
-    ms_changing_each (s, op->cluster) {
-        s->steps_sent = 0;
-        s->start_run = 0;
-        s->has_answered = false;
-    }
-    if (ms_head_op_set_deadline(op, on_late, ms_bringup_start_ns(b->step_timeout_ns)) <
-        0) {
+    ms_bringup_plan_init(&b->plan, op->cluster, step_timeout_ns);
+    if (ms_head_op_set_deadline(
+            op, on_late, ms_bringup_process_ns(b->plan.step_timeout_ns)) < 0) {
         ms_error_set(
             &op->error, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
         ms_cluster_end_unstarted(

@@ -4,13 +4,9 @@
  * larger cluster has more: the changing slots of op->cluster, which have fresh uids and their
  * places.
  *
- *   START    each node starts its processes; those of other clusters beside which they run
- *   HELPERS  processes on the further nodes of ranks that are wider than one
- *   STEPS    every worker makes its engines and does what else the spec says, all at once;
- *            small steps of workers without helpers travel with the start already
- *
- * All or none: if one fails, dies or takes too long, all of these ranks end. A failure is
- * reported with those of other ranks that come soon after it.
+ * What is asked when, and when it has failed, is in cluster/bringup_plan.h. Small steps of
+ * workers without helpers travel with the start already. A failure is reported with those of
+ * other ranks that come soon after it.
  *
  * An operation has one bring-up at a time. The head's thread.
  */
@@ -19,25 +15,14 @@
 
 #include "base/error.h"
 #include "base/list.h"
-#include "cluster/registry.h"
+#include "cluster/bringup_plan.h"
 
 struct ms_head;
 struct ms_head_op;
 
-enum ms_bringup_phase {
-    MS_BRINGUP_START,
-    MS_BRINGUP_HELPERS,
-    MS_BRINGUP_STEPS,
-    MS_BRINGUP_FAILING,
-    MS_BRINGUP_ENDING
-};
-
 struct ms_bringup {
     struct ms_list link; /* head->bringups, while it is under way */
-    enum ms_bringup_phase phase;
-    size_t open; /* ranks whose steps are not done */
-    int64_t step_timeout_ns;
-    bool is_late; /* workers were asked where they are */
+    struct ms_bringup_plan plan;
     Muster__StepsDone
         *first; /* what rank 0 answered to its steps; NULL: not among them */
     void (*done)(struct ms_head_op *op);
@@ -54,11 +39,6 @@ void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why);
 void ms_bringup_step(struct ms_head_op *op);
 /* The operation has completed. */
 void ms_bringup_finish(struct ms_head_op *op);
-
-/* How long each step of these workers may take. */
-int64_t ms_bringup_timeout(const Muster__ClusterSpec *spec);
-/* How long nodes have to start processes whose steps have so long. */
-int64_t ms_bringup_start_ns(int64_t step_timeout_ns);
 
 /* A worker has ended: it may be one that is being brought up. */
 void ms_bringup_worker_ended(struct ms_head *h,

@@ -1,7 +1,7 @@
-/* change.c - what creating, restarting and resizing a cluster have in common
+/* change.c - creating, restarting and resizing a cluster: the acts of a plan, carried out
  *
- * A change makes its cluster busy and marks the slots that are part of it. It ends in
- * ms_change_finish, whichever way it went: a new cluster that was not made is forgotten, any
+ * A change makes its cluster busy. Its plan (cluster/change_plan.h) says what to do, act after
+ * act. Whichever way it went, a new cluster that was not made is forgotten in the end, any
  * other one is there as it is now.
  */
 #include "base/cleanup.h"
@@ -30,25 +30,9 @@ struct ms_cluster *ms_change_find(struct ms_head_op *op, const char *name)
 {
     struct ms_cluster *c = ms_head_find_cluster(op, name);
 
-    if (c && c->state == MS_CLUSTER_STOPPING)
-        ms_error_set(&op->error, -ENOENT, "there is no cluster '%.64s'", name);
-    else if (c && (!c->is_made || c->is_busy))
-        ms_error_set(
-            &op->error, -EBUSY, "cluster '%s' is being changed already", c->name);
-    else if (c)
-        ms_cluster_check_spec(c, &op->error);
+    if (c)
+        ms_cluster_check_change(c, &op->error);
     return op->error.code ? NULL : c;
-}
-
-int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err)
-{
-    if (c->spec)
-        return 0;
-    return ms_error_set(
-        err,
-        -ENOTSUP,
-        "cluster '%s': how its workers were made was lost with an earlier head",
-        c->name);
 }
 
 /* Others may work on the cluster again; one that was not made is forgotten. */
@@ -70,7 +54,8 @@ void ms_change_begin(struct ms_head_op *op, struct ms_cluster *c)
     c->is_busy = true;
 }
 
-void ms_change_finish(struct ms_head_op *op)
+/* It is over: with the cluster's status, or with op->error. */
+static int finish(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
@@ -82,7 +67,7 @@ void ms_change_finish(struct ms_head_op *op)
         ms_error_set(&op->error, -ENOMEM, "cluster '%s': out of memory", c->name);
     if (op->error.code && is_new) {
         ms_head_op_done(op); /* and `end` */
-        return;
+        return 0;
     }
     c->is_made = true;
     end(op);
@@ -95,56 +80,7 @@ void ms_change_finish(struct ms_head_op *op)
             ms_head_tell_exit(h, &c->slots[i]);
     ms_successors_step(h);
     ms_head_begin_destroys(h, c);
-}
-
-void ms_change_fail(struct ms_head_op *op, int rc)
-{
-    if (!op->error.code)
-        ms_error_sys(&op->error, rc, "cluster '%s'", op->cluster->name);
-    ms_change_finish(op);
-}
-
-bool ms_change_is_unwanted(struct ms_head_op *op)
-{
-    if (!ms_head_is_to_end(op->head, op->cluster))
-        return false;
-    ms_error_set(&op->error,
-                 -ECANCELED,
-                 "cluster '%s' was destroyed meanwhile",
-                 op->cluster->name);
-    return true;
-}
-
-/* ---- how much memory its ranks may have --------------------------------------------- */
-
-int ms_change_check_memory(const struct ms_cluster *c,
-                           uint64_t memory,
-                           struct ms_error *err)
-{
-    const Muster__ClusterSpec *spec = c->spec;
-
-    if (!memory || memory == spec->worker->memory_limit)
-        return 0;
-    if (!spec->beside[0] && !spec->place->n_seats)
-        return 0;
-    return ms_error_set(err,
-                        -ENOTSUP,
-                        "cluster '%s' cannot have another amount of memory: its ranks "
-                        "%s",
-                        c->name,
-                        spec->beside[0] ? "run beside others"
-                                        : "have what the bundles of a group hold");
-}
-
-void ms_change_memory(struct ms_cluster *c, uint64_t memory)
-{
-    if (!memory || memory == c->spec->worker->memory_limit)
-        return;
-    c->spec->worker->memory_limit = memory;
-    if (c->spec->place->own_group)
-        c->spec->place->own_group->bundles[0]->memory = memory;
-    else
-        c->spec->place->memory = memory;
+    return 0;
 }
 
 /* ---- where its ranks meet -------------------------------------------------------- */
@@ -153,10 +89,8 @@ static void
 port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     ms_timer_finish(&op->deadline);
-    if (ms_head_cluster_port_take(op, n, answer) < 0 || ms_change_is_unwanted(op))
-        ms_change_finish(op);
-    else
-        op->next(op);
+    ms_head_cluster_port_take(op, n, answer);
+    ms_change_go_on(op);
 }
 
 static void
@@ -164,7 +98,7 @@ port_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *wh
 {
     (void)n;
     op->error = *why;
-    ms_change_finish(op);
+    ms_change_go_on(op);
 }
 
 static void on_port_late(void *arg)
@@ -177,19 +111,74 @@ static void on_port_late(void *arg)
                  "cluster '%s': the agent on node %s has not held a port in time",
                  op->cluster->name,
                  op->cluster->slots[0].node);
-    ms_change_finish(op);
+    ms_change_go_on(op);
 }
 
-void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op))
+static int hold_port(struct ms_head_op *op)
 {
-    int rc = ms_head_op_set_deadline(
-        op, on_port_late, ms_bringup_start_ns(ms_bringup_timeout(op->cluster->spec)));
+    int64_t step_ns = ms_bringup_step_ns(op->cluster->spec);
 
+    if (ms_head_op_set_deadline(op, on_port_late, ms_bringup_process_ns(step_ns)) < 0)
+        return -ENOMEM;
     op->on_answer = port_held;
     op->on_refused = port_refused;
-    op->next = next;
+    return ms_head_cluster_port_ask(op);
+}
+
+/* ---- the other acts -------------------------------------------------------------- */
+
+static int end_ranks(struct ms_head_op *op)
+{
+    ms_change_plan_mark(&op->plan, op->cluster);
+    ms_changing_each (s, op->cluster)
+        if (op->plan.why && ms_slot_is_live(s) && !s->now.why)
+            s->now.why = strdup(op->plan.why);
+    return ms_ending_begin(op, false, op->plan.grace_ns, ms_change_go_on);
+}
+
+static int start(struct ms_head_op *op)
+{
+    struct ms_cluster *c = op->cluster;
+    int rc = 0;
+
+    ms_change_plan_mark(&op->plan, c);
+    if (op->plan.renews)
+        rc = ms_cluster_renew(&op->head->registry, c, ms_random_id, &op->error);
     if (rc == 0)
-        rc = ms_head_cluster_port_ask(op);
-    if (rc < 0)
-        ms_change_fail(op, rc);
+        ms_bringup_begin(op, op->plan.step_timeout_ns, ms_change_go_on);
+    return rc;
+}
+
+/* Who has handles of it learns it before the end of the operation is known. */
+static int tell(struct ms_head_op *op)
+{
+    ms_head_tell_changed(op, op->cluster->name, ms_change_go_on);
+    return 0;
+}
+
+/* Each goes on by itself when it is done, or fails at once. */
+static int (*const acts[])(struct ms_head_op *op) = {
+    [MS_ACT_DONE] = finish,
+    [MS_ACT_KEEP] = ms_create_keep,
+    [MS_ACT_HOLD_PORT] = hold_port,
+    [MS_ACT_END] = end_ranks,
+    [MS_ACT_PLACE] = ms_restart_place,
+    [MS_ACT_ADD] = ms_resize_add,
+    [MS_ACT_START] = start,
+    [MS_ACT_CUT] = ms_resize_cut,
+    [MS_ACT_TELL] = tell,
+};
+
+void ms_change_go_on(struct ms_head_op *op)
+{
+    struct ms_cluster *c = op->cluster;
+    enum ms_act act =
+        ms_change_plan_next(&op->plan, c, ms_head_is_to_end(op->head, c), &op->error);
+    int rc = acts[act](op);
+
+    if (rc == 0)
+        return;
+    if (!op->error.code)
+        ms_error_sys(&op->error, rc, "cluster '%s'", c->name);
+    ms_change_go_on(op);
 }

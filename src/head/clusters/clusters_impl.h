@@ -32,25 +32,18 @@ bool ms_head_give_up_waiting(struct ms_head *h,
 struct ms_cluster *ms_head_find_cluster(struct ms_head_op *op, const char *name);
 /* The same, of one whose ranks can be restarted, or their number changed: -EBUSY, -ENOTSUP. */
 struct ms_cluster *ms_change_find(struct ms_head_op *op, const char *name);
-/* -ENOTSUP: nobody knows how its workers were made. */
-int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
-/* This operation changes the cluster from now on. If it fails before it comes to
- * ms_change_finish, a cluster that is new is forgotten. */
+/* This operation changes the cluster from now on. If it fails before its plan is over, a
+ * cluster that is new is forgotten. */
 void ms_change_begin(struct ms_head_op *op, struct ms_cluster *c);
-/* Hold a port for its ranks to meet at, then `next`; on failure ms_change_finish. */
-void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
-/* So many bytes for each rank that is started from now on; 0: as before. */
-void ms_change_memory(struct ms_cluster *c, uint64_t memory);
-/* -ENOTSUP: what its ranks may have follows from where they are. */
-int ms_change_check_memory(const struct ms_cluster *c,
-                           uint64_t memory,
-                           struct ms_error *err);
-/* True, with the reason in op->error: it was destroyed meanwhile. */
-bool ms_change_is_unwanted(struct ms_head_op *op);
-/* It is over: with the cluster's status, or with op->error. The cluster can be changed again. */
-void ms_change_finish(struct ms_head_op *op);
-/* The same; with this code if op->error has none. */
-void ms_change_fail(struct ms_head_op *op, int rc);
+/* Carry out the next act of op->plan: the one before is done, or op->error says why it is not.
+ * When the plan is over the operation has completed, and the cluster can be changed again. */
+void ms_change_go_on(struct ms_head_op *op);
+
+/* Acts: each calls ms_change_go_on when it is done, or fails at once with nothing done. */
+int ms_create_keep(struct ms_head_op *op);
+int ms_restart_place(struct ms_head_op *op);
+int ms_resize_add(struct ms_head_op *op);
+int ms_resize_cut(struct ms_head_op *op);
 
 /* ---- start.c: what nodes are asked to start ----------------------------------------- */
 

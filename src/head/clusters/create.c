@@ -1,15 +1,12 @@
 /* create.c - a new cluster, as one operation
  *
- *   place -> hold a port -> launch (start, helpers, steps) -> made
- *
- * Undone as a whole when any part fails, or when it is destroyed meanwhile. A creation
+ * It is placed, then made as cluster/change_plan.h says. Undone as a whole when any part fails, or when it is destroyed meanwhile. A creation
  * that may wait for room stands in head->creating, in order: the first one is tried again
  * whenever something was given back.
  */
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
-#include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -29,35 +26,16 @@ static const Muster__ClusterSpec *spec_of(const struct ms_head_op *op)
 
 /* ---- it is known, and placed ----------------------------------------------------- */
 
-static void bring_up(struct ms_head_op *op)
-{
-    ms_cluster_set_changing(op->cluster, 0);
-    ms_bringup_begin(op, 0, ms_change_finish);
-}
-
-/* Processes beside others that host no engine meet nowhere. */
-static bool needs_port(const Muster__ClusterSpec *spec)
-{
-    return !spec->beside[0] || spec->worker->start != MUSTER__START_KIND__START_COMMAND;
-}
-
 /* What it refers to stays, even if its driver ends. */
-static void objects_kept(struct ms_head_op *op)
-{
-    if (needs_port(op->cluster->spec))
-        ms_change_hold_port(op, bring_up);
-    else
-        bring_up(op);
-}
-
-static void keep_objects(struct ms_head_op *op)
+int ms_create_keep(struct ms_head_op *op)
 {
     const Muster__ClusterSpec *spec = op->cluster->spec;
 
-    ms_head_op_gather(op, objects_kept);
+    ms_head_op_gather(op, ms_change_go_on);
     for (size_t i = 0; i < spec->n_steps; i++)
         ms_objects_ask_keep(op, op->cluster, spec->steps[i]);
     ms_head_op_gather_end(op);
+    return 0;
 }
 
 /* The head itself makes clusters for jobs: their spec has the context, under the job's id. */
@@ -110,10 +88,12 @@ static int begin(struct ms_head_op *op, Muster__ClusterPlaced *placed)
     c->spec = keep_spec(op);
     c->driver = is_of_job(op) ? spec_of(op)->context->driver : ms_driver_id(op->driver);
     c->detached = spec_of(op)->detached;
-    if (!c->spec)
-        return ms_error_sys(&op->error, -ENOMEM, "cluster '%s'", c->name);
+    rc = c->spec ? ms_change_plan_create(&op->plan, c->spec, (uint32_t)c->count)
+                 : -ENOMEM;
+    if (rc < 0)
+        return ms_error_sys(&op->error, rc, "cluster '%s'", c->name);
     ms_head_changed(op->head);
-    keep_objects(op);
+    ms_change_go_on(op);
     return 0;
 }
 

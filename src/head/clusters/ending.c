@@ -2,7 +2,6 @@
 #include "head/clusters/ending.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/spec.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
@@ -11,55 +10,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* Rank 0 has at least this part of the grace to itself. */
-#define FIRST_SHARE 4
-
-enum which { ALL, ALL_BUT_FIRST, ONLY_FIRST };
-
-/* The next one that ends; NULL comes before the first and after the last. */
-static struct ms_slot *next(const struct ms_head_op *op, const struct ms_slot *after)
-{
-    size_t i = after ? after->rank + (size_t)1 : 0;
-
-    if (!op->ending.is_all)
-        return ms_cluster_next_changing(op->cluster, after);
-    return i < op->cluster->count ? &op->cluster->slots[i] : NULL;
-}
-
-static size_t count_of(const struct ms_head_op *op)
-{
-    size_t n = 0;
-
-    for (const struct ms_slot *s = NULL; (s = next(op, s));)
-        n++;
-    return n;
-}
-
 size_t ms_ending_left(const struct ms_head_op *op)
 {
-    size_t n = 0;
-
-    for (const struct ms_slot *s = NULL; (s = next(op, s));)
-        n += ms_slot_is_live(s);
-    return n;
+    return ms_end_plan_left(&op->ending.plan, op->cluster);
 }
 
 void ms_ending_late(struct ms_head_op *op)
 {
-    const struct ms_slot *s = next(op, NULL), *more;
-
-    while (!ms_slot_is_live(s) && (more = next(op, s)))
-        s = more;
-    ms_error_set(&op->error,
-                 -ETIMEDOUT,
-                 "%zu of %zu workers of cluster '%s' have not ended in time, "
-                 "among them rank %u (pid %d on node %s)",
-                 ms_ending_left(op),
-                 count_of(op),
-                 op->cluster->name,
-                 s->rank,
-                 (int)s->now.pid,
-                 s->node);
+    ms_end_plan_late(&op->ending.plan, op->cluster, &op->error);
 }
 
 static void finish(struct ms_head_op *op)
@@ -73,26 +31,23 @@ static void finish(struct ms_head_op *op)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-/* What has a process that is known. */
-static bool is_stoppable(const struct ms_slot *s, enum which which)
+static size_t uids_on(const struct ms_head_op *op,
+                      const struct ms_end_wave *wave,
+                      const char *node,
+                      uint64_t *out)
 {
-    return s->now.uid && s->now.address &&
-           (which == ALL || (s->rank == 0) == (which == ONLY_FIRST));
-}
-
-static size_t
-uids_on(const struct ms_head_op *op, enum which which, const char *node, uint64_t *out)
-{
+    const struct ms_cluster *c = op->cluster;
     size_t n = 0;
 
-    for (const struct ms_slot *s = NULL; (s = next(op, s));)
-        if (is_stoppable(s, which) && strcmp(s->node, node) == 0)
-            out[n++] = s->now.uid;
+    for (size_t i = 0; i < c->count; i++)
+        if (ms_end_plan_asks(&op->ending.plan, wave, &c->slots[i]) &&
+            strcmp(c->slots[i].node, node) == 0)
+            out[n++] = c->slots[i].now.uid;
     return n;
 }
 
 /* The number of nodes that were asked, or -ENOMEM. */
-static int ask(struct ms_head_op *op, enum which which, int64_t grace_ns)
+static int ask(struct ms_head_op *op, const struct ms_end_wave *wave)
 {
     MS_CLEANUP(ms_cleanup_free)
     uint64_t *uids = calloc(op->cluster->count + 1, sizeof *uids);
@@ -102,11 +57,11 @@ static int ask(struct ms_head_op *op, enum which which, int64_t grace_ns)
     if (!uids)
         return -ENOMEM;
     stop.uids = uids;
-    stop.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
+    stop.grace_ns = (uint64_t)wave->grace_ns;
     ms_list_each (n, &op->head->nodes, struct ms_node, link) {
         int rc = -EPIPE;
 
-        stop.n_uids = uids_on(op, which, n->name, uids);
+        stop.n_uids = uids_on(op, wave, n->name, uids);
         if (stop.n_uids)
             rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_STOP, &stop, NULL);
         if (rc == -ENOMEM)
@@ -126,30 +81,25 @@ static void on_late(void *arg)
     finish(op);
 }
 
-/* Stop them and go on with `then`. Nodes that are gone have ended their workers; others that
- * live are seen. What cannot be asked for want of memory is looked at when the time is up. */
-static void stop(struct ms_head_op *op,
-                 enum which which,
-                 int64_t grace_ns,
-                 void (*then)(struct ms_head_op *op))
+/* The next wave. Nodes that are gone have ended their workers; others that live are seen. What
+ * cannot be asked for want of memory is looked at when the time is up. */
+static void stop_next(struct ms_head_op *op)
 {
-    ms_head_op_gather(op, then);
-    if (ask(op, which, grace_ns) == 0)
-        then(op);
-}
+    struct ms_end_wave wave;
 
-/* The others have ended: rank 0 has what they left of the grace. */
-static void stop_first(struct ms_head_op *op)
-{
-    int64_t least_ns = op->ending.grace_ns / FIRST_SHARE;
-    int64_t left_ns = op->ending.until_ns - ms_now_ns();
-
-    stop(op, ONLY_FIRST, left_ns > least_ns ? left_ns : least_ns, finish);
+    if (!ms_end_plan_next(&op->ending.plan, ms_now_ns(), &wave)) {
+        finish(op);
+        return;
+    }
+    ms_head_op_gather(op, stop_next);
+    if (ask(op, &wave) == 0)
+        stop_next(op);
 }
 
 /* Its engines clean up now, as those of the others do; nobody waits for the answer. */
-static void clean_first(struct ms_head_op *op, const struct ms_slot *first)
+static void clean_first(struct ms_head_op *op)
 {
+    const struct ms_slot *first = &op->cluster->slots[0];
     struct ms_node *n = ms_node_find(op->head, first->node);
     Muster__RunSteps run = MUSTER__RUN_STEPS__INIT;
     Muster__Step step = MUSTER__STEP__INIT, *steps[] = {&step};
@@ -167,41 +117,20 @@ static void clean_first(struct ms_head_op *op, const struct ms_slot *first)
         ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, &run);
 }
 
-/* Rank 0, if it lives and others of these have to end before it. */
-static const struct ms_slot *first_of(const struct ms_head_op *op)
-{
-    const struct ms_slot *first = next(op, NULL);
-
-    return first && first->rank == 0 && next(op, first) && ms_slot_is_live(first)
-               ? first
-               : NULL;
-}
-
-static bool can_clean(const struct ms_cluster *c)
-{
-    return c->spec && c->spec->n_steps && !ms_cluster_spec_is_native(c->spec);
-}
-
 int ms_ending_begin(struct ms_head_op *op,
                     bool is_all,
                     int64_t grace_ns,
                     void (*done)(struct ms_head_op *op))
 {
-    const struct ms_slot *first;
+    struct ms_end_plan *plan = &op->ending.plan;
 
-    op->ending = (struct ms_ending){.is_all = is_all,
-                                    .grace_ns = grace_ns,
-                                    .until_ns = ms_deadline_ns(ms_now_ns(), grace_ns),
-                                    .done = done};
-    if (ms_head_op_set_deadline(
-            op, on_late, ms_deadline_ns(MS_STOP_GRACE_NS, grace_ns)) < 0)
+    op->ending.is_over = false;
+    op->ending.done = done;
+    ms_end_plan_init(plan, op->cluster, is_all, grace_ns, ms_now_ns());
+    if (ms_head_op_set_deadline(op, on_late, ms_end_plan_time_ns(plan)) < 0)
         return -ENOMEM;
-    first = grace_ns > 0 ? first_of(op) : NULL;
-    if (first && can_clean(op->cluster))
-        clean_first(op, first);
-    if (first)
-        stop(op, ALL_BUT_FIRST, grace_ns - grace_ns / FIRST_SHARE, stop_first);
-    else
-        stop(op, ALL, grace_ns, finish);
+    if (plan->cleans_first)
+        clean_first(op);
+    stop_next(op);
     return 0;
 }

@@ -4,9 +4,7 @@
  * cluster does not have any more, of what a failed start has begun. Each node is asked to
  * stop its part (SIGTERM, after the grace SIGKILL) and answers when all of that is reaped.
  *
- * Others meet at rank 0 (a TCP store, a rendezvous), so it ends last: while the others end it
- * runs its own clean-up, and gets SIGTERM when they are gone, with at least a quarter of the
- * grace to itself. Without a grace all are killed at once.
+ * The order is that of cluster/end_plan.h.
  *
  * An operation has one ending at a time. The head's thread.
  */
@@ -14,13 +12,12 @@
 #define MS_HEAD_CLUSTERS_ENDING_H
 
 #include "base/error.h"
-#include "cluster/registry.h"
+#include "cluster/end_plan.h"
 
 struct ms_head_op;
 
 struct ms_ending {
-    bool is_all; /* of the cluster; else its changing slots */
-    int64_t grace_ns, until_ns;
+    struct ms_end_plan plan;
     bool is_over;
     void (*done)(struct ms_head_op *op);
 };

@@ -79,6 +79,7 @@ static void complete(struct ms_head_op *op, ProtobufCMessage *message)
 
     ms_timer_finish(&op->deadline);
     ms_bringup_finish(op);
+    ms_change_plan_finish(&op->plan);
     ms_list_remove(&op->wait_link);
     ms_head_op_drop_asks(op);
     pthread_mutex_lock(&h->lock);

@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
-#include "cluster/registry.h"
+#include "cluster/change_plan.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/ending.h"
 #include "head/head.h"
@@ -67,9 +67,9 @@ struct ms_head_op {
 
     /* Clusters. */
     struct ms_cluster *cluster;
-    struct ms_ending ending;   /* ranks of it that end */
-    struct ms_bringup bringup; /* ranks of it that start */
-    uint32_t size_before;      /* of a cluster that is resized */
+    struct ms_ending ending;    /* ranks of it that end */
+    struct ms_bringup bringup;  /* ranks of it that start */
+    struct ms_change_plan plan; /* what is done to it; zero: no change */
     /* one of the lists in which operations wait: of the head, or of a barrier */
     struct ms_list wait_link;
     /* While it waits there: go on if possible; false: it waits on. */
