@@ -5,9 +5,9 @@
 
 #include "io/addr.h"
 #include "io/session/session.h"
-#include "job/file.h"
 #include "session/env.h"
 #include "session/find.h"
+#include "session/job_file.h"
 
 #include <errno.h>
 
@@ -55,7 +55,7 @@ static int describe(struct ms_job *job, const char *path, struct ms_head_options
 {
     struct ms_error err = {0};
 
-    if (ms_job_open(job, path, &err) < 0) {
+    if (ms_job_file_read(job, path, &err) < 0) {
         if (err.code == -EINVAL || err.code == -ENOENT)
             PyErr_SetString(err.code == -EINVAL ? PyExc_ValueError
                                                 : PyExc_FileNotFoundError,

@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "resource/grid.h"
 
-#include "io/json.h"
+#include "base/json.h"
 
 #include <jansson.h>
 #include <stdint.h>

@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-enum { HISTORIES = 300, CHANGES = 25, RANKS_MAX = 12, LUCK = 8 };
+enum { HISTORIES = 1000, CHANGES = 25, RANKS_MAX = 12, LUCK = 8 };
 
 static struct world {
     struct ms_registry reg;
@@ -175,12 +175,12 @@ static void bring_up(void)
 static void place(const Muster__RestartWorkers *r)
 {
     ms_changing_each (s, w.c) {
-        bool is_lost = is_bad_luck();
+        const struct ms_place_facts facts = {.is_lost = is_bad_luck()};
         struct ms_place_plan plan;
         Muster__RankPlace *to;
 
-        assert_int_equal(ms_place_plan_init(&plan, s, r, is_lost, &w.err), 0);
-        if (!is_lost)
+        assert_int_equal(ms_place_plan_init(&plan, s, r, &facts, &w.err), 0);
+        if (!facts.is_lost)
             assert_true(ms_place_plan_is_empty(&plan));
         if (ms_place_plan_is_empty(&plan))
             continue;

@@ -337,6 +337,7 @@ static void test_places(void **state)
 {
     static const struct {
         bool is_lost, is_elsewhere, is_named, is_unnamed, needs_memory, is_fixed;
+        bool has_bundles, is_shared; /* of its own; with others in them */
         const char *tries;
     } cases[] = {
         {.tries = "stay "},
@@ -351,6 +352,17 @@ static void test_places(void **state)
         {.needs_memory = true, .is_named = true, .tries = "memory among "},
         {.needs_memory = true, .is_fixed = true, .tries = "memory "},
         {.needs_memory = true, .is_elsewhere = true, .tries = "among memory anywhere "},
+        {.needs_memory = true, .has_bundles = true, .tries = "anywhere "},
+        {.needs_memory = true,
+         .has_bundles = true,
+         .is_named = true,
+         .tries = "among "},
+        {.is_elsewhere = true, .has_bundles = true, .tries = "among stay "},
+        {.is_elsewhere = true,
+         .has_bundles = true,
+         .is_shared = true,
+         .tries = "stay "},
+        {.is_lost = true, .has_bundles = true, .is_named = true, .tries = "among "},
     };
     static char here[] = "n0", there[] = "n7";
     char *with_here[] = {here, there}, *only_there[] = {there};
@@ -360,9 +372,13 @@ static void test_places(void **state)
     for (size_t i = 0; i < MS_COUNT(cases); i++) {
         struct ms_cluster *c = test_cluster_made(&reg, RANKS);
         Muster__RestartWorkers w = MUSTER__RESTART_WORKERS__INIT;
+        struct ms_place_facts facts = {0};
         struct ms_place_plan plan;
         char tries[64] = "";
 
+        if (cases[i].has_bundles)
+            c->spec->place->own_group =
+                (Muster__PlaceGroup *)ms_proto_create(&muster__place_group__descriptor);
         w.elsewhere = &rank;
         w.n_elsewhere = cases[i].is_elsewhere;
         w.nodes = cases[i].is_named ? with_here : only_there;
@@ -372,8 +388,10 @@ static void test_places(void **state)
             c->spec->place->devices = calloc(1, sizeof(uint32_t));
             c->spec->place->n_devices = 1;
         }
-        assert_int_equal(
-            ms_place_plan_init(&plan, &c->slots[rank], &w, cases[i].is_lost, NULL), 0);
+        facts.is_lost = cases[i].is_lost;
+        facts.is_shared = cases[i].is_shared;
+        assert_int_equal(ms_place_plan_init(&plan, &c->slots[rank], &w, &facts, NULL),
+                         0);
         do
             strcat(tries, try_names[plan.tries[plan.at]]);
         while (ms_place_plan_goes_on(&plan, -ENOSPC));
@@ -388,11 +406,12 @@ static void test_memory_that_fails(void **state)
 {
     struct ms_cluster *c = test_cluster_made(&reg, RANKS);
     Muster__RestartWorkers w = MUSTER__RESTART_WORKERS__INIT;
+    const struct ms_place_facts here = {0};
     struct ms_place_plan plan;
 
     (void)state;
     c->spec->worker->memory_limit = 1;
-    ms_place_plan_init(&plan, &c->slots[1], &w, false, NULL);
+    ms_place_plan_init(&plan, &c->slots[1], &w, &here, NULL);
     assert_int_equal(plan.tries[plan.at], MS_PLACE_MEMORY);
     assert_false(ms_place_plan_goes_on(&plan, -ENOMEM));
 }

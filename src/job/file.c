@@ -129,35 +129,6 @@ void ms_job_finish(struct ms_job *job)
     *job = (struct ms_job){0};
 }
 
-static int read_yaml(struct ms_job *job,
-                     const char *name,
-                     const struct ms_yaml *y,
-                     const struct ms_error *why,
-                     struct ms_error *err)
-{
-    int rc;
-
-    *job = (struct ms_job){0};
-    ms_job_policy_init(&job->policy);
-    ms_job_policy_init(&job->driver_policy);
-    if (!y)
-        return ms_error_set(err, why->code, "%s", why->text);
-    job->source = strdup(name);
-    rc = job->source ? ms_yaml_map(ms_yaml_root(y), "a job", job_fields, job, err)
-                     : ms_error_set(err, -ENOMEM, "out of memory");
-    if (rc < 0)
-        ms_job_finish(job);
-    return rc;
-}
-
-int ms_job_open(struct ms_job *job, const char *path, struct ms_error *err)
-{
-    struct ms_error why = {0};
-    MS_CLEANUP(ms_yaml_cleanup) struct ms_yaml *y = ms_yaml_open(path, &why);
-
-    return read_yaml(job, path, y, &why, err);
-}
-
 int ms_job_read(struct ms_job *job,
                 const char *name,
                 const char *text,
@@ -167,8 +138,19 @@ int ms_job_read(struct ms_job *job,
     struct ms_error why = {0};
     MS_CLEANUP(ms_yaml_cleanup)
     struct ms_yaml *y = ms_yaml_read(name, text, len, &why);
+    int rc;
 
-    return read_yaml(job, name, y, &why, err);
+    *job = (struct ms_job){0};
+    ms_job_policy_init(&job->policy);
+    ms_job_policy_init(&job->driver_policy);
+    if (!y)
+        return ms_error_set(err, why.code, "%s", why.text);
+    job->source = strdup(name);
+    rc = job->source ? ms_yaml_map(ms_yaml_root(y), "a job", job_fields, job, err)
+                     : ms_error_set(err, -ENOMEM, "out of memory");
+    if (rc < 0)
+        ms_job_finish(job);
+    return rc;
 }
 
 int ms_job_check_on(const struct ms_job *job, const char *on, struct ms_error *err)

@@ -126,9 +126,7 @@ struct ms_job {
     struct ms_yaml_mark name_at, on_at, nodes_at;
 };
 
-/* 0, or -EINVAL, -E2BIG, -ENOMEM, or why the file cannot be read; nothing is to be freed
- * then. */
-int ms_job_open(struct ms_job *job, const char *path, struct ms_error *err);
+/* 0, or -EINVAL, -E2BIG, -ENOMEM; nothing is to be freed then. `name` is for errors. */
 int ms_job_read(struct ms_job *job,
                 const char *name,
                 const char *text,

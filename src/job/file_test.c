@@ -496,17 +496,6 @@ static void test_a_text_is_repeated_too_often(void **state)
     free(text);
 }
 
-static void test_no_file(void **state)
-{
-    struct ms_error err = {0};
-    struct ms_job job;
-
-    (void)state;
-    assert_int_equal(ms_job_open(&job, "/nowhere/x.yaml", &err), -ENOENT);
-    assert_non_null(strstr(err.text, "/nowhere/x.yaml"));
-    assert_int_equal(ms_job_open(&job, "/", &err), -EINVAL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,7 +511,6 @@ int main(void)
         cmocka_unit_test(test_levels_of_arguments),
         cmocka_unit_test(test_aliases_are_counted),
         cmocka_unit_test(test_a_text_is_repeated_too_often),
-        cmocka_unit_test(test_no_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* plan_print.c - the map of a plan, for people and as JSON */
 #include "base/cleanup.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "job/plan.h"
 #include "resource/grid.h"
 #include "resource/mapping.h"

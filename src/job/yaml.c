@@ -3,13 +3,10 @@
 #include "base/cleanup.h"
 #include "base/nearest.h"
 #include "base/size.h"
-#include "io/tree.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <yaml.h>
 
 struct ms_yaml {
@@ -121,29 +118,6 @@ ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *er
     if (rc == 0)
         rc = measure(ms_yaml_root(y), 0, &(struct yaml_sizes){0}, err);
     return rc < 0 ? NULL : MS_TAKE(y);
-}
-
-struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err)
-{
-    MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    MS_CLEANUP(ms_cleanup_free) char *text = NULL;
-    struct stat st = {0};
-    ssize_t len;
-    int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
-
-    if (rc == 0 && !S_ISREG(st.st_mode))
-        rc = -EINVAL;
-    if (rc == 0 && (size_t)st.st_size > MS_YAML_FILE_MAX)
-        rc = -EFBIG;
-    if (rc == 0 && !(text = malloc((size_t)st.st_size + 1)))
-        rc = -ENOMEM;
-    if (rc == 0 && (len = ms_fd_read_all(fd, text, (size_t)st.st_size)) < st.st_size)
-        rc = len < 0 ? (int)len : -EIO;
-    if (rc < 0) {
-        ms_error_sys(err, rc, "cannot read '%s'", path);
-        return NULL;
-    }
-    return ms_yaml_read(path, text, (size_t)st.st_size, err);
 }
 
 void ms_yaml_cleanup(struct ms_yaml **y)

@@ -34,9 +34,8 @@ struct ms_yaml_mark {
     size_t line, column;
 };
 
-/* NULL: it cannot be read (-errno), or is no YAML, or aliases make it larger than the limits
- * above (-EINVAL). `name` is for errors. */
-struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err);
+/* NULL: it is no YAML, or aliases make it larger than the limits above (-EINVAL), or -ENOMEM.
+ * `name` is for errors. */
 struct ms_yaml *
 ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *err);
 void ms_yaml_cleanup(struct ms_yaml **y); /* NULL is nothing */

@@ -4,6 +4,7 @@
 #include "cli/out.h"
 #include "cli/run/run.h"
 #include "job/node_ranges.h"
+#include "session/job_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
                            MS_EXIT_USAGE,
                            "which FILE? `muster help %s` has one",
                            cli->command->name);
-    if (ms_job_open(job, file, &err) < 0)
+    if (ms_job_file_read(job, file, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     if (on) {
         free(job->on);

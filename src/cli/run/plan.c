@@ -6,6 +6,7 @@
 #include "cli/run/run.h"
 #include "cli/target.h"
 #include "resource/shape.h"
+#include "session/job_file.h"
 
 #include <errno.h>
 
@@ -196,7 +197,7 @@ enum ms_exit ms_cmd_plan(const struct ms_cli *cli)
     if (cli->operand_count != 1)
         return ms_out_fail(
             cli, MS_EXIT_USAGE, "which FILE? `muster help plan` has one");
-    if (ms_job_open(&job, cli->operands[0], &err) < 0)
+    if (ms_job_file_read(&job, cli->operands[0], &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     code = add_nodes(cli, &plan, &job, &nodes);
     if (code)

@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/out.h"
+#include "session/job_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -114,7 +115,7 @@ enum ms_exit ms_cmd_run(const struct ms_cli *cli)
 
     if (cli->operand_count != 1)
         return ms_out_fail(cli, MS_EXIT_USAGE, "which FILE? `muster help run` has one");
-    if (ms_job_open(&job, cli->operands[0], &err) < 0)
+    if (ms_job_file_read(&job, cli->operands[0], &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     r.key = job.name ? job.name : DEFAULT_NAME;
     r.on = on ? on : job.on ? job.on : "local";

@@ -6,8 +6,8 @@
 #ifndef MS_CLI_RUN_RUN_H
 #define MS_CLI_RUN_RUN_H
 
+#include "base/json.h"
 #include "cli/cli.h"
-#include "io/json.h"
 #include "job/file.h"
 #include "orchestrator/orchestrator.h"
 #include "orchestrator/whole_nodes.h"

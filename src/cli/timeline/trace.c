@@ -3,8 +3,8 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "cli/timeline/lanes.h"
-#include "io/json.h"
 
 #include <errno.h>
 #include <stdbool.h>

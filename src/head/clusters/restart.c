@@ -143,8 +143,10 @@ static int try(struct ms_head_op *op, struct ms_slot *slot, enum ms_place_try ho
 static int place_one(struct ms_head_op *op, struct ms_slot *slot)
 {
     struct ms_place_plan plan;
-    int rc =
-        ms_place_plan_init(&plan, slot, what(op), is_lost(op->head, slot), &op->error);
+    const struct ms_place_facts facts = {.is_lost = is_lost(op->head, slot),
+                                         .is_shared =
+                                             ms_place_is_shared(op->head, op->cluster)};
+    int rc = ms_place_plan_init(&plan, slot, what(op), &facts, &op->error);
 
     if (rc < 0 || ms_place_plan_is_empty(&plan))
         return rc;

@@ -2,8 +2,8 @@
 #include "head/rest/message_json.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "io/base64.h"
-#include "io/json.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #ifndef MS_HEAD_REST_VIEW_H
 #define MS_HEAD_REST_VIEW_H
 
-#include "io/json.h"
+#include "base/json.h"
 #include "proto/muster.pb-c.h"
 
 #include <stdbool.h>

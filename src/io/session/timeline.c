@@ -3,8 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/lock.h"
-#include "io/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

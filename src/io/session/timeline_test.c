@@ -1,6 +1,6 @@
 #include "io/session/timeline.h"
 
-#include "io/json.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "orchestrator/ray/fake_bridge.h"
 
 #include "base/clock.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "orchestrator/sim/sim.h"
 #include "orchestrator/test_conformance.h"
 

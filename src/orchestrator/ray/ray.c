@@ -2,8 +2,8 @@
 #include "orchestrator/ray/ray.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/name.h"
-#include "io/json.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* request.c - what is asked of the bridge, as JSON (doc/orchestrators.md) */
+#include "base/json.h"
 #include "base/name.h"
-#include "io/json.h"
 #include "io/session/secret.h"
 #include "orchestrator/ray/job/job.h"
 #include "orchestrator/ray/ray_impl.h"

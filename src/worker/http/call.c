@@ -1,6 +1,6 @@
 /* call.c - HTTP requests that the engine's thread answers */
 #include "base/cleanup.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "worker/http/http_impl.h"
 
 #include <string.h>

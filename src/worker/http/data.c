@@ -6,7 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "plain/plain.h"
 #include "worker/http/http_impl.h"
 

@@ -1,6 +1,6 @@
 /* http.c - the routes of a worker's HTTP: who may ask, health, ports */
 #include "base/cleanup.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "io/tcp.h"
 #include "worker/http/http_impl.h"
 

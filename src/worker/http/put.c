@@ -6,8 +6,8 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "io/base64.h"
-#include "io/json.h"
 #include "worker/http/http_impl.h"
 #include "worker/native/json.h"
 

@@ -1,7 +1,7 @@
 /* http.c - operations of a worker in C that came by HTTP: JSON in, JSON out */
 #include "worker/http/http.h"
 #include "base/cleanup.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "worker/native/json.h"
 #include "worker/native/native_impl.h"
 

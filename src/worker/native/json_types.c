@@ -1,7 +1,7 @@
 /* json_types.c - what JSON does not have: objects with a "type" */
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "io/base64.h"
-#include "io/json.h"
 #include "worker/native/json.h"
 
 #include <assert.h>

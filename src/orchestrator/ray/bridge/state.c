@@ -2,8 +2,8 @@
 #include "orchestrator/ray/bridge/state.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/name.h"
-#include "io/json.h"
 #include "io/tree.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "orchestrator/ray/job/job.h"
 
 #include "base/clock.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "orchestrator/ray/bridge/child.h"
 #include "orchestrator/ray/job/python.h"
 

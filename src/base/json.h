@@ -1,6 +1,6 @@
 /* json.h - JSON strings of any text, and objects */
-#ifndef MS_IO_JSON_H
-#define MS_IO_JSON_H
+#ifndef MS_BASE_JSON_H
+#define MS_BASE_JSON_H
 
 #include <jansson.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* json.c - strings and objects for jansson */
-#include "io/json.h"
+#include "base/json.h"
 #include "base/buf.h"
 #include "base/utf8.h"
 
