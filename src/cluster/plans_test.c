@@ -450,6 +450,10 @@ static void test_port_of_a_rank_0_that_moves(void **state)
     assert_string_equal(place->pieces[0]->node, "n0"); /* the one before */
     assert_int_equal(c->master->port, 29500);
     assert_int_equal(ms_cluster_move(&c->slots[0], &place), 0);
+    assert_int_equal(c->master->port, 29500); /* on the same node */
+    muster__rank_place__free_unpacked(place, NULL);
+    place = test_place("n7");
+    assert_int_equal(ms_cluster_move(&c->slots[0], &place), 0);
     assert_int_equal(c->master->port, 0);
     muster__rank_place__free_unpacked(place, NULL);
 }

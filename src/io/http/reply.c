@@ -1,8 +1,8 @@
 /* reply.c - answers in JSON, and the errors of an HTTP server */
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "io/http/conn.h"
 #include "io/http/text.h"
-#include "io/json.h"
 
 #include <string.h>
 
