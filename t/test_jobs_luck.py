@@ -518,3 +518,50 @@ def test_a_head_that_is_killed_again_and_again(jobs: Jobs) -> None:
     assert until(lambda: len(w := jobs.workers()) == 4 and w) == before
     jobs.run("stop", "job", "luck")
     assert waits.wait(60) == 143, waits.communicate()
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "line"), [("critical:", "essentia:", 4), ("cpus:", "cpuz:", 2)]
+)
+def test_a_file_in_the_journal_that_is_refused_now(
+    jobs: Jobs, was: str, now: str, line: int
+) -> None:
+    sleeping = SLEEPERS.replace("cpus: 4", "cpus: 0").replace(", num_cpus: 1", "")
+    before = sleepers(jobs, text=sleeping)  # both fit on any machine
+    jobs.write(
+        "name: old\nnodes: [{name: m, cpus: 0}]\n# anything\n"
+        'roles: {a: {command: [sleep, "1000"], critical: true, restart: rank}}\n'
+        'driver: [sleep, "1000"]\n',
+        "old.yaml",
+    )
+    jobs.run("submit", "old.yaml")
+    jobs.wait_running("old")
+    pids = [pid for name, pid in jobs.workers().items() if name.startswith("old.")]
+    assert len(pids) == 2
+    kill_all_of_head(jobs)
+    with contextlib.closing(sqlite3.connect(journal(jobs))) as db, db:
+        text = "SELECT space, key, data FROM record WHERE key = 'old'"
+        for space, key, data in db.execute(text).fetchall():
+            db.execute(
+                "UPDATE record SET data = ? WHERE space = ? AND key = ?",
+                (data.replace(was.encode(), now.encode()), space, key),
+            )
+    jobs.write(
+        'name: new\nnodes: [{name: k, cpus: 0}]\nroles: {a: {command: ["true"]}}\n',
+        "new.yaml",
+    )
+    jobs.run("submit", "new.yaml")  # starts the head again
+    job = jobs.wait_stage("old", "stopped")
+    said = f"its file is refused by this version of Muster: old.yaml:{line}:"
+    assert said in job["text"], job
+    assert f"'{now.rstrip(':')}'" in jobs.texts("old")
+    assert wait_gone(pids) == []
+    assert jobs.agents("old.m") == []
+    assert until(lambda: len(w := jobs.workers()) >= 4 and w) == before
+    assert jobs.get("luck")["stage"] == "running"
+    jobs.run("wait", "new")
+    jobs.kill_head()  # it is in the journal as it is
+    assert jobs.get("old")["stage"] == "stopped"
+    assert [r["name"] for r in jobs.get("old")["roles"]] == ["a"]
+    jobs.run("delete", "old")
+    until(lambda: "old" not in jobs.run("list", "jobs"))

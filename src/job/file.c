@@ -153,6 +153,38 @@ int ms_job_read(struct ms_job *job,
     return rc;
 }
 
+/* The value of a key of the file; false: there is none that is right. */
+static bool take(struct ms_job *job,
+                 struct ms_yaml_at root,
+                 const char *key,
+                 ms_yaml_reader *reader)
+{
+    for (size_t i = 0; i < ms_yaml_count(root); i++) {
+        const char *text = ms_yaml_text(ms_yaml_key(root, i));
+
+        if (text && strcmp(text, key) == 0)
+            return reader(ms_yaml_value(root, i), job, NULL) == 0;
+    }
+    return false;
+}
+
+void ms_job_read_rest(struct ms_job *job,
+                      const char *name,
+                      const char *text,
+                      size_t len)
+{
+    MS_CLEANUP(ms_yaml_cleanup)
+    struct ms_yaml *y = ms_yaml_read(name, text, len, NULL);
+
+    *job = (struct ms_job){0};
+    if (!y || !ms_yaml_is_map(ms_yaml_root(y)))
+        return;
+    if (!take(job, ms_yaml_root(y), "nodes", ms_job_read_nodes))
+        ms_job_finish(job);
+    take(job, ms_yaml_root(y), "name", read_name);
+    take(job, ms_yaml_root(y), "on", ms_job_read_on);
+}
+
 int ms_job_check_on(const struct ms_job *job, const char *on, struct ms_error *err)
 {
     static const char *const later[] = {"kubernetes", "slurm"};

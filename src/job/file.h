@@ -132,6 +132,12 @@ int ms_job_read(struct ms_job *job,
                 const char *text,
                 size_t len,
                 struct ms_error *err);
+/* What can be read of one that is refused: its nodes, its orchestrator and its name, each of
+ * them if it is right. */
+void ms_job_read_rest(struct ms_job *job,
+                      const char *name,
+                      const char *text,
+                      size_t len);
 void ms_job_finish(struct ms_job *job);
 
 /* How many ranks the role has at least: by its size, or by its devices. */

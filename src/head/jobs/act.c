@@ -205,6 +205,13 @@ static void finish(struct ms_hosted *job)
     ms_hosted_keep(job, NULL);
 }
 
+/* Of a job whose file is refused: nothing is begun. */
+static bool is_end(uint32_t what)
+{
+    return what == MS_JOB_DO_DESTROY || what == MS_JOB_DO_STOP_DRIVER ||
+           what == MS_JOB_DO_RELEASE || what == MS_JOB_DO_END_STRAYS;
+}
+
 /* After a recovery what was not answered comes again. */
 static bool is_under_way(const struct ms_hosted *job, uint64_t id)
 {
@@ -235,7 +242,9 @@ void ms_job_carry_out(struct ms_hosted *job, const struct ms_job_action *a)
                                               .text = "out of memory"});
         return;
     }
-    if (ms_hosted_is_simulated(job))
+    if (job->refused.code && !is_end(a->what))
+        ms_doing_failed(d, MS_JOB_REFUSED, NULL, 0, job->refused.text);
+    else if (ms_hosted_is_simulated(job))
         ms_act_simulated(d);
     else if (a->what == MS_JOB_DO_AVOID)
         ms_act_avoid(d, a->node, a->text);

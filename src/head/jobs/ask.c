@@ -379,7 +379,7 @@ static uint32_t find_role(struct ms_head_op *op, const char *job_name, const cha
     if (!job || found != MS_JOB_NO_ROLE)
         return found;
     for (uint32_t i = 0; i < ms_job_core_role_count(job->core); i++)
-        ms_nearest_consider(&near, ms_hosted_file_role(job, i)->name);
+        ms_nearest_consider(&near, ms_hosted_role_name(job, i));
     ms_error_set(&op->error,
                  -ENOENT,
                  "job '%s' has no role '%.64s' that the controller creates%s%s%s",

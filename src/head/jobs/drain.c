@@ -63,7 +63,7 @@ static void on_looked(struct ms_job_doing *d, int rc, const struct ms_error *why
                        MS_JOB_WARNING,
                        "%u ranks of role %s that are to go still have calls after %d s",
                        busy,
-                       ms_hosted_file_role(d->job, d->role)->name,
+                       ms_hosted_role_name(d->job, d->role),
                        (int)(DRAIN_NS / MS_NS_PER_S));
         ms_doing_done(d);
     }

@@ -180,7 +180,7 @@ void ms_hosted_say(struct ms_hosted *job, const struct ms_job_action *said)
     m.level = ms_field_text(levels[said->level < 3 ? said->level : 2]);
     m.role = ms_field_text(said->role == MS_JOB_DRIVER ? MS_JOB_DRIVER_NAME
                            : is_role && said->role < ms_job_core_role_count(job->core)
-                               ? ms_hosted_file_role(job, said->role)->name
+                               ? ms_hosted_role_name(job, said->role)
                                : "");
     m.rank = is_role && said->rank != MS_JOB_ALL_RANKS ? (int32_t)said->rank : -1;
     m.cause = ms_field_text(

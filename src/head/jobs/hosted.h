@@ -33,6 +33,10 @@ struct ms_hosted {
     uint64_t id;                   /* clusters of it have it as their driver's */
     Muster__SubmitJob *submit;
     struct ms_job file;
+    /* Why the file of a job of the head before is refused now; code 0: it is not. Only its
+     * machines are known of it then, and it is ended. */
+    struct ms_error refused;
+    size_t role_room;     /* for roles of the core */
     uint32_t *file_roles; /* of each role of the core: its index in the file */
     struct ms_job_core *core;
     int64_t submitted_ns, ended_ns; /* since 1970 */
@@ -107,6 +111,13 @@ struct ms_hosted *ms_hosted_find_id(const struct ms_jobs *j, uint64_t id);
 /* Takes the message, also on failure. NULL: with the reason. */
 struct ms_hosted *
 ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *err);
+/* One of the head before, of that name, whose file ms_hosted_create has refused for this
+ * reason. */
+struct ms_hosted *ms_hosted_create_refused(struct ms_jobs *j,
+                                           Muster__SubmitJob *submit,
+                                           const char *name,
+                                           const struct ms_error *why,
+                                           struct ms_error *err);
 void ms_hosted_destroy(struct ms_hosted *job);
 /* Something has changed: who waits looks again; the queue too. */
 void ms_jobs_changed(struct ms_jobs *j);
@@ -121,6 +132,8 @@ uint32_t ms_hosted_role(const struct ms_hosted *job, const char *cluster);
 bool ms_hosted_is_foreign(const struct ms_hosted *job, const struct ms_cluster *c);
 const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
                                               uint32_t role);
+/* The name of a role of the core. */
+const char *ms_hosted_role_name(const struct ms_hosted *job, uint32_t role);
 
 /* ---- status.c ------------------------------------------------------------------- */
 

@@ -54,11 +54,16 @@ const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
     return &job->file.roles[job->file_roles[role]];
 }
 
+const char *ms_hosted_role_name(const struct ms_hosted *job, uint32_t role)
+{
+    return role == MS_JOB_DRIVER ? MS_JOB_DRIVER_NAME
+                                 : ms_job_core_role(job->core, role).spec->name;
+}
+
 const char *
 ms_hosted_cluster(const struct ms_hosted *job, uint32_t role, char out[MS_NAME_MAX + 1])
 {
-    const char *name = role == MS_JOB_DRIVER ? MS_JOB_DRIVER_NAME
-                                             : ms_hosted_file_role(job, role)->name;
+    const char *name = ms_hosted_role_name(job, role);
 
     /* ms_job_check_submit has seen to it that it fits */
     if (snprintf(out, MS_NAME_MAX + 1, "%s.%s", job->name, name) > (int)MS_NAME_MAX)
@@ -81,13 +86,32 @@ static int find_roles(struct ms_hosted *job)
 {
     uint32_t count = 0;
 
-    job->file_roles = calloc(job->file.role_count + 1, sizeof *job->file_roles);
-    job->ranks = calloc(job->file.role_count + 1, sizeof *job->ranks);
+    job->role_room = job->refused.code ? MS_JOB_ROLES_MAX : job->file.role_count;
+    job->file_roles = calloc(job->role_room + 1, sizeof *job->file_roles);
+    job->ranks = calloc(job->role_room + 1, sizeof *job->ranks);
     if (!job->file_roles || !job->ranks)
         return -ENOMEM;
     for (size_t i = 0; i < job->file.role_count; i++)
         if (ms_job_role_is_ours(&job->file.roles[i]))
             job->file_roles[count++] = (uint32_t)i;
+    return 0;
+}
+
+/* By what the file says, and what was said beside it. */
+static int set_up(struct ms_hosted *job, const char *name, struct ms_error *err)
+{
+    const Muster__SubmitJob *m = job->submit;
+
+    if (m->on[0]) {
+        free(job->file.on);
+        job->file.on = strdup(m->on);
+        if (!job->file.on)
+            return ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    snprintf(job->name, sizeof job->name, "%s", name);
+    snprintf(job->key, sizeof job->key, MS_JOB_KEY "%.59s", name);
+    if (find_roles(job) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
     return 0;
 }
 
@@ -104,25 +128,17 @@ static int read_file(struct ms_hosted *job, struct ms_error *err)
         &job->file, m->file[0] ? m->file : "job.yaml", m->text, strlen(m->text), err);
     if (rc < 0)
         return rc;
-    if (m->on[0]) {
-        free(job->file.on);
-        job->file.on = strdup(m->on);
-        if (!job->file.on)
-            return ms_error_set(err, -ENOMEM, "out of memory");
-    }
     name = m->name[0] ? m->name : job->file.name ? job->file.name : "job";
     rc = ms_name_check(name, "job", err);
-    if (rc < 0)
-        return rc;
-    snprintf(job->name, sizeof job->name, "%s", name);
-    snprintf(job->key, sizeof job->key, MS_JOB_KEY "%.59s", name);
-    if (find_roles(job) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    return 0;
+    return rc < 0 ? rc : set_up(job, name, err);
 }
 
-struct ms_hosted *
-ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *err)
+/* The name of one whose file was refused for this reason; else both are NULL. */
+static struct ms_hosted *create(struct ms_jobs *j,
+                                Muster__SubmitJob *submit,
+                                const char *name,
+                                const struct ms_error *why,
+                                struct ms_error *err)
 {
     struct ms_hosted *job = calloc(1, sizeof *job);
     int rc;
@@ -137,7 +153,11 @@ ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *
     ms_list_init(&job->actions);
     job->jobs = j;
     job->submit = submit;
-    rc = read_file(job, err);
+    if (why) {
+        job->refused = *why;
+        ms_job_read_rest(&job->file, submit->file, submit->text, strlen(submit->text));
+    }
+    rc = why ? set_up(job, name, err) : read_file(job, err);
     if (rc == 0)
         rc = ms_hosted_start(job, err);
     if (rc == 0)
@@ -150,6 +170,21 @@ ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *
         return job;
     ms_hosted_destroy(job);
     return NULL;
+}
+
+struct ms_hosted *
+ms_hosted_create(struct ms_jobs *j, Muster__SubmitJob *submit, struct ms_error *err)
+{
+    return create(j, submit, NULL, NULL, err);
+}
+
+struct ms_hosted *ms_hosted_create_refused(struct ms_jobs *j,
+                                           Muster__SubmitJob *submit,
+                                           const char *name,
+                                           const struct ms_error *why,
+                                           struct ms_error *err)
+{
+    return create(j, submit, name, why, err);
 }
 
 static void ranks_finish(struct ms_job_ranks *r)
@@ -176,7 +211,7 @@ void ms_hosted_destroy(struct ms_hosted *job)
         ms_buf_finish(&w->data);
         free(w);
     }
-    for (uint32_t i = 0; job->ranks && i < job->file.role_count; i++)
+    for (size_t i = 0; job->ranks && i < job->role_room; i++)
         ranks_finish(&job->ranks[i]);
     ranks_finish(&job->driver);
     free(job->ranks);

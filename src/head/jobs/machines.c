@@ -305,7 +305,7 @@ static bool has_awaited(const struct ms_hosted *job)
 
 bool ms_machines_are_back(const struct ms_hosted *job)
 {
-    if (job->is_on_ours)
+    if (job->is_on_ours || job->refused.code)
         return !has_awaited(job);
     if (!job->fleet)
         return !ms_job_core_view(job->core).is_held;

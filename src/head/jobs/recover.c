@@ -1,5 +1,6 @@
 /* recover.c - jobs of the head before: read from the journal, then compared with what runs */
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/head_impl.h"
 #include "head/jobs/feed.h"
 #include "head/jobs/hosted.h"
@@ -152,6 +153,24 @@ struct reading {
     int rc;
 };
 
+/* One whose file is refused now is held, to be ended with that reason. */
+static struct ms_hosted *create(struct ms_jobs *j,
+                                const char *name,
+                                Muster__SubmitJob *submit,
+                                struct ms_error *err)
+{
+    Muster__SubmitJob *again = (Muster__SubmitJob *)ms_proto_copy(&submit->base);
+    struct ms_error why = {0};
+    struct ms_hosted *job = ms_hosted_create(j, submit, &why);
+
+    if (!job && again && why.code != -ENOMEM)
+        job = ms_hosted_create_refused(j, MS_TAKE(again), name, &why, err);
+    else if (!job)
+        *err = why;
+    muster__submit_job__free_unpacked(again, NULL);
+    return job;
+}
+
 static void on_job(void *arg, const char *key, const uint8_t *data, size_t len)
 {
     struct reading *r = arg;
@@ -162,7 +181,7 @@ static void on_job(void *arg, const char *key, const uint8_t *data, size_t len)
     if (r->rc < 0)
         return;
     if (m && m->submit)
-        job = ms_hosted_create(r->jobs, MS_TAKE(m->submit), &why);
+        job = create(r->jobs, key, MS_TAKE(m->submit), &why);
     if (job) {
         job->id = m->id;
         job->submitted_ns = (int64_t)m->submitted_ns;
@@ -280,6 +299,20 @@ static bool add_role(struct reports *r, struct ms_hosted *job, uint32_t role)
     return true;
 }
 
+/* Before anything else follows from what there is. */
+static void end_refused(struct ms_hosted *job)
+{
+    struct ms_error why = {0};
+
+    if (!job->refused.code || ms_job_stage_is_over(ms_job_core_view(job->core).stage))
+        return;
+    ms_error_set(&why,
+                 -EINVAL,
+                 "its file is refused by this version of Muster: %s",
+                 job->refused.text);
+    ms_hosted_feed(job, &(struct ms_job_event){.what = MS_JOB_STOP, .text = why.text});
+}
+
 /* Whatever is not reported is not there: all who could know it were asked, or did not come
  * in MS_JOB_BACK_NS. */
 static void recover(struct ms_hosted *job)
@@ -287,6 +320,7 @@ static void recover(struct ms_hosted *job)
     struct reports r = {0};
     bool is_good = add_role(&r, job, MS_JOB_DRIVER);
 
+    end_refused(job);
     for (uint32_t i = 0; is_good && i < ms_job_core_role_count(job->core); i++)
         is_good = add_role(&r, job, i);
     job->is_recovering = false;
@@ -313,9 +347,10 @@ void ms_jobs_recover(void *arg)
     }
     ms_list_each (job, &j->all, struct ms_hosted, link)
         if (job->is_recovering) {
-            if (ms_hosted_is_simulated(job))
+            if (ms_hosted_is_simulated(job)) {
+                end_refused(job);
                 ms_simulated_recover(job);
-            else if (ms_machines_are_back(job) || is_late)
+            } else if (ms_machines_are_back(job) || is_late)
                 recover(job);
             else
                 is_left = true;

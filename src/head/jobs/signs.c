@@ -319,12 +319,13 @@ static void on_look(void *arg)
 
 void ms_signs_follow(struct ms_hosted *job)
 {
-    again(job);
+    if (!job->refused.code)
+        again(job);
 }
 
 int ms_signs_init(struct ms_hosted *job, struct ms_error *err)
 {
-    job->signs = calloc(job->file.role_count + 1, sizeof *job->signs);
+    job->signs = calloc(job->role_room + 1, sizeof *job->signs);
     if (!job->signs ||
         ms_timer_init(&job->look, job->jobs->head->loop, on_look, job) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
@@ -334,7 +335,7 @@ int ms_signs_init(struct ms_hosted *job, struct ms_error *err)
 void ms_signs_finish(struct ms_hosted *job)
 {
     ms_timer_finish(&job->look);
-    for (size_t i = 0; job->signs && i < job->file.role_count; i++)
+    for (size_t i = 0; job->signs && i < job->role_room; i++)
         free(job->signs[i]);
     free(job->signs);
     free(job->around);
@@ -381,8 +382,7 @@ say_stack(struct ms_hosted *job, uint32_t role, const Muster__WorkerStatus *w)
     ms_buf_init(&text);
     ms_buf_printf(&text,
                   "%s/%u, process %d on %s%s%s",
-                  role == MS_JOB_DRIVER ? MS_JOB_DRIVER_NAME
-                                        : ms_hosted_file_role(job, role)->name,
+                  ms_hosted_role_name(job, role),
                   w->rank,
                   w->pid,
                   w->node,
