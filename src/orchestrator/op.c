@@ -16,7 +16,7 @@ static int64_t now_ns(const struct ms_controller *c)
     return c->engine->now_ns ? c->engine->now_ns(c) : ms_now_ns();
 }
 
-int64_t ms_op_now_ns(const struct ms_orch_op *op)
+static int64_t op_now_ns(const struct ms_orch_op *op)
 {
     return now_ns(op->controller);
 }
@@ -101,7 +101,7 @@ void ms_op_stop(struct ms_orch_op *op)
     const struct ms_engine *e = op->controller->engine;
 
     op->state = MS_OP_UNDOING;
-    op->give_up_ns = ms_deadline_ns(ms_op_now_ns(op), e->undo_ns);
+    op->give_up_ns = ms_deadline_ns(op_now_ns(op), e->undo_ns);
     e->stop(op);
 }
 
@@ -331,7 +331,7 @@ static void advance(struct ms_orch_op *op)
         cancelled(op);
     else if (op->state != MS_OP_NEW && e->look)
         e->look(op);
-    else if (op->state == MS_OP_NEW && ms_op_now_ns(op) < op->give_up_ns)
+    else if (op->state == MS_OP_NEW && op_now_ns(op) < op->give_up_ns)
         e->begin(op);
 }
 
@@ -505,7 +505,7 @@ struct ms_orch_op *ms_controller_reserve(struct ms_orchestrator *o,
 
     if (!op)
         return NULL;
-    op->deadline_ns = op->give_up_ns = ms_deadline_ns(ms_op_now_ns(op), r->timeout_ns);
+    op->deadline_ns = op->give_up_ns = ms_deadline_ns(op_now_ns(op), r->timeout_ns);
     if (ms_reserve_check(o, r, &op->why) < 0) {
         op->state = MS_OP_REFUSED;
         return op;

@@ -154,7 +154,6 @@ void ms_op_cancel(struct ms_orch_op *op);
 /* ---- for engines --------------------------------------------------------------------- */
 
 bool ms_op_is_launch(const struct ms_orch_op *op);
-int64_t ms_op_now_ns(const struct ms_orch_op *op);
 
 /* It completes. `why` may be its own. */
 void ms_op_succeed(struct ms_orch_op *op);

@@ -50,7 +50,8 @@ void ms_dial_restart(struct ms_dial *d)
     d->last = 0;
 }
 
-bool ms_dial_is_refusal(int why)
+/* Does it say that nobody listens there? */
+static bool is_refusal(int why)
 {
     return why == -ECONNREFUSED || why == -ENOENT;
 }
@@ -58,7 +59,7 @@ bool ms_dial_is_refusal(int why)
 void ms_dial_failed(struct ms_dial *d, int why)
 {
     d->failed++;
-    d->refused += ms_dial_is_refusal(why);
+    d->refused += is_refusal(why);
     d->last = why;
 }
 

@@ -49,7 +49,4 @@ void ms_dial_worked(struct ms_dial *d);
  * silent: then nothing is known. */
 bool ms_dial_was_refused(const struct ms_dial *d);
 
-/* Does it say that nobody listens there? */
-bool ms_dial_is_refusal(int why);
-
 #endif

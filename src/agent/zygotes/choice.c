@@ -71,7 +71,8 @@ bool ms_zygote_is_idle(const struct ms_list *list, const struct ms_zygote *z)
            ms_list_is_empty(&z->sent) && !z->waiters.len && !is_base(list, z);
 }
 
-int64_t ms_zygote_expires_ns(const struct ms_zygote *z)
+/* When one that is idle ends; MS_NEVER: a living driver has asked for it. */
+static int64_t expires_ns(const struct ms_zygote *z)
 {
     return z->drivers.len ? MS_NEVER : ms_deadline_ns(z->used_ns, MS_ZYGOTE_IDLE_NS);
 }
@@ -79,8 +80,7 @@ int64_t ms_zygote_expires_ns(const struct ms_zygote *z)
 struct ms_zygote *ms_zygote_find_over(const struct ms_list *list, int64_t now_ns)
 {
     ms_list_each (z, list, struct ms_zygote, link)
-        if ((z->is_stale || ms_zygote_expires_ns(z) <= now_ns) &&
-            ms_zygote_is_idle(list, z))
+        if ((z->is_stale || expires_ns(z) <= now_ns) && ms_zygote_is_idle(list, z))
             return z;
     return NULL;
 }
@@ -108,7 +108,7 @@ int64_t ms_zygote_next_end_ns(const struct ms_list *list)
     int64_t next = MS_NEVER;
 
     ms_list_each (z, list, struct ms_zygote, link) {
-        int64_t at = ms_zygote_expires_ns(z);
+        int64_t at = expires_ns(z);
 
         if (z->state != MS_ZYGOTE_DEAD && at < next)
             next = at;

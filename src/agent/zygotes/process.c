@@ -280,7 +280,7 @@ static int reap(int fd)
 
 /* ---- from the agent -------------------------------------------------------------- */
 
-void ms_zygote_request_finish(struct ms_zygote_request *r)
+static void request_finish(struct ms_zygote_request *r)
 {
     if (r->message)
         muster__zygote_request__free_unpacked(r->message, NULL);
@@ -313,7 +313,7 @@ static int receive(int fd, struct ms_zygote_request *r)
     }
     r->message = muster__zygote_request__unpack(NULL, (size_t)n, side.room);
     if (!r->message || r->fd_count < fds_expected(r->message)) {
-        ms_zygote_request_finish(r);
+        request_finish(r);
         return -EPROTO;
     }
     return 1;
@@ -325,7 +325,7 @@ int ms_zygote_next(int fd, struct ms_zygote_request *r)
 {
     int rc = side.ready ? 0 : begin();
 
-    ms_zygote_request_finish(r);
+    request_finish(r);
     while (rc == 0) {
         struct pollfd p[] = {{.fd = fd}, {.fd = side.signal_fd, .events = POLLIN}};
 

@@ -55,7 +55,6 @@ enum { MS_ZYGOTE_FORK_SPARE = 2 };
  * that end meanwhile are reaped, the rest of their process groups killed, and their
  * statuses reported. 1; MS_ZYGOTE_FORK_SPARE; 0: the agent is gone; or a negative errno. */
 int ms_zygote_next(int fd, struct ms_zygote_request *r);
-void ms_zygote_request_finish(struct ms_zygote_request *r);
 /* Of a Spawn or a Derive; else 0. */
 uint64_t ms_zygote_request_uid(const Muster__ZygoteRequest *m);
 

@@ -121,9 +121,6 @@ struct ms_zygote *ms_zygote_find_richer(const struct ms_list *list,
 
 bool ms_zygote_is_idle(const struct ms_list *list, const struct ms_zygote *z);
 
-/* When one that is idle ends; MS_NEVER: a living driver has asked for it. */
-int64_t ms_zygote_expires_ns(const struct ms_zygote *z);
-
 /* An idle one whose time is over; NULL: none. */
 struct ms_zygote *ms_zygote_find_over(const struct ms_list *list, int64_t now_ns);
 

@@ -78,7 +78,6 @@ void ms_sim_piece_end(struct instance *i, enum ms_cause cause, int code);
 void ms_sim_piece_started(void *arg);
 
 /* message.c */
-bool ms_sim_is_silent(const struct ms_sim *s);
 void ms_sim_reply(struct ms_sim *s,
                   uint64_t request,
                   int rc,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ms_sim_is_silent(const struct ms_sim *s)
+static bool is_silent(const struct ms_sim *s)
 {
     return s->clock.now_ns < s->silent_until_ns;
 }
@@ -31,7 +31,7 @@ void ms_sim_deliver(void *arg)
     MS_CLEANUP(ms_cleanup_free) struct message *m = arg;
     struct ms_sim *s = m->sim;
 
-    if (m->listener != s->listeners || ms_sim_is_silent(s))
+    if (m->listener != s->listeners || is_silent(s))
         return;
     if (m->request && s->listener.on_reply)
         s->listener.on_reply(s->listener.arg, m->request, m->rc, &m->why);
@@ -120,7 +120,7 @@ void ms_sim_arrive(void *arg)
 {
     struct request *r = arg;
 
-    if (!ms_sim_is_silent(r->sim))
+    if (!is_silent(r->sim))
         r->carry_out(r);
     ms_sim_request_free(r);
 }

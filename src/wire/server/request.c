@@ -29,7 +29,8 @@ void ms_request_enqueue(struct ms_request *r)
     atomic_fetch_add(&r->server->queued, 1);
 }
 
-void ms_request_unqueue(struct ms_request *r)
+/* Out of the queue, if it is there. */
+static void unqueue(struct ms_request *r)
 {
     if (r->state == MS_SERVE_RUNNING || ms_list_is_empty(&r->queue_link))
         return;
@@ -162,7 +163,7 @@ static void route(struct ms_server_conn *sc, struct ms_request *r)
         return;
     }
     if (r->op >= MS_OP_METHOD && !r->method) {
-        ms_request_unqueue(r);
+        unqueue(r);
         ms_request_fail_locked(
             r, MUSTER__FAILURE__KIND__NO_METHOD, "a method that was never named");
         return;
@@ -247,7 +248,7 @@ int ms_request_whole(struct ms_server_conn *sc, struct ms_message *m)
 
 void ms_request_drop(struct ms_request *r)
 {
-    ms_request_unqueue(r);
+    unqueue(r);
     ms_list_remove(&r->ledger_link);
     r->ledger = NULL;
     if (r->state == MS_SERVE_RUNNING && !r->cancelled) {
@@ -282,7 +283,7 @@ void ms_request_cancel(struct ms_request *r)
         ms_server_tell(r->server, r);
         return;
     }
-    ms_request_unqueue(r);
+    unqueue(r);
     ms_request_fail_locked(
         r, MUSTER__FAILURE__KIND__CANCELLED, "cancelled before it began");
 }
@@ -303,7 +304,7 @@ struct ms_request *ms_request_next(struct ms_server *s)
 
 struct ms_request *ms_request_pop(struct ms_request *r, int64_t now_ns)
 {
-    ms_request_unqueue(r);
+    unqueue(r);
     if (r->deadline_ns > now_ns) {
         r->begun_ns = now_ns;
         ms_server_hand_out(r->server, r, &r->server->handed);

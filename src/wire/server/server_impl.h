@@ -264,8 +264,6 @@ void ms_request_enqueue(struct ms_request *r);
 /* The next one for the engine; NULL: none. Then pop it: it is handed out, or NULL. */
 struct ms_request *ms_request_next(struct ms_server *s);
 struct ms_request *ms_request_pop(struct ms_request *r, int64_t now_ns);
-/* Out of the queue, if it is there. */
-void ms_request_unqueue(struct ms_request *r);
 /* Its session goes: out of it. */
 void ms_request_drop(struct ms_request *r);
 void ms_request_unref_locked(struct ms_request *r);
