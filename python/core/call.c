@@ -190,7 +190,7 @@ static void keep_decode_error(struct call *c)
     PyErr_Restore(type, value, traceback);
 }
 
-/* An exception that was raised refers, by its traceback, to whoever holds the call: were
+/* An exception that was raised refers, by its traceback, to the frame that holds the call: were
  * it the call's, only the garbage collector would free both. So each time is a new one. */
 static PyObject *raise_error(struct call *c)
 {

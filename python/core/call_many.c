@@ -114,7 +114,7 @@ static bool is_wanted(const struct fan *fans, Py_ssize_t n, long part)
     return false;
 }
 
-/* Encode each part that somebody gets, send it, and let go of it. */
+/* Encode each part that has a receiver, send it, and let go of it. */
 static int send_parts(
     struct fan *fans, Py_ssize_t n, PyObject *parts, int codec, struct peer_start *s)
 {

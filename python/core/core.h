@@ -107,7 +107,7 @@ struct core_payload {
 };
 
 /* What is pickled for: a call, its result or an item of it, what is put into the store, or
- * somebody who has no store. */
+ * a receiver that has no store. */
 enum core_stored_how {
     CORE_STORED_CALL,
     CORE_STORED_RESULT,

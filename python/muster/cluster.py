@@ -481,7 +481,7 @@ class Cluster(ClusterView):
 
 
 def get_cluster(name: str) -> Cluster:
-    """A handle of the cluster of that name, whoever made it, with its methods, mesh and
+    """A handle of the cluster of that name, of any driver, with its methods, mesh and
     codec. It can be called and destroyed, and its workers replaced. In a job's driver the
     name of a role is that of the cluster that the controller has created for it; under
     `muster run`, where the driver creates its roles, one that the file has a class for is

@@ -199,7 +199,7 @@ class WorkerConfig:
 
 
 def given_names(settings: WorkerConfig, given: Any) -> set[str]:
-    """The fields of `settings`, which were made of `given`, that somebody has chosen."""
+    """The fields of `settings`, which were made of `given`, that the caller has chosen."""
     default = vars(WorkerConfig())
     chosen = {name for name in default if getattr(settings, name) != default[name]}
     return chosen | set(given) if isinstance(given, dict) else chosen

@@ -307,7 +307,7 @@ def _how(exit: ExitInfo) -> tuple[str, str]:
             "It ended by itself (sys.exit, os._exit, or a native library).",
         )
     if code == _SIGKILL:
-        advice = "Somebody killed it; `dmesg` tells if it was the kernel, for memory."
+        advice = "A signal from outside killed it; `dmesg` tells if it was the kernel, for memory."
     elif code in _CRASHES:
         advice = "Native code crashed; its last lines may tell where."
     else:

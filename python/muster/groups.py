@@ -301,7 +301,7 @@ class PlacementGroup(GroupPart):
 
 
 def get_placement_group(name: str) -> PlacementGroup:
-    """The group of that name, whoever made it."""
+    """The group of that name, of any driver."""
     return PlacementGroup(
         api.session().ask("find_group", {"name": name}, PlacementError)
     )

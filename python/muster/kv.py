@@ -37,7 +37,7 @@ def put(key: str, value: Any, *, owner: Owner = "driver") -> None:
 
 
 def put_if_absent(key: str, value: Any, *, owner: Owner = "driver") -> bool:
-    """Store it if there is nothing: True for the one that did, whoever else tries."""
+    """Store it if there is nothing: True for exactly one of those that try."""
     return _put(key, value, owner, True)
 
 
@@ -162,7 +162,7 @@ class Watch:
         return None if self._closed.is_set() else _event(self._ready.pop(0))
 
     def close(self) -> None:
-        """Whoever waits in it returns at the next change, or within a minute."""
+        """A thread that waits in it returns at the next change, or within a minute."""
         self._closed.set()
 
     def _poll(self, wait: float) -> None:

@@ -242,7 +242,7 @@ class Bridge:
             await self._leave(held)
 
     async def _leave(self, held: Reservation) -> None:
-        """The whole of it, whoever waits for it."""
+        """The whole of it, also when its waiter was cancelled."""
         if held.is_leaving:
             await asyncio.wait({held.gone})
             return

@@ -59,7 +59,7 @@ struct muster_cluster {
     uint32_t world_size;
     struct ms_capi_worker *workers; /* by rank */
     int64_t timeout_ns;
-    bool is_handle;             /* somebody else made it */
+    bool is_handle;             /* another driver made it */
     struct muster_group *group; /* of its role's bundles; NULL: it has none */
 };
 
@@ -102,7 +102,7 @@ static inline size_t ms_capi_count(const char *const *texts)
 /* As a message that borrows from `r`. */
 void ms_capi_scope(const struct muster_resources *r, Muster__Scope *out);
 /* group.c */
-/* `ends_with_cluster`: with the one that is made in it, whoever ends that. */
+/* `ends_with_cluster`: with the cluster that is made in it, also if another driver ends that. */
 struct muster_group *ms_capi_group_create(struct muster_session *session,
                                           const struct muster_group_options *options,
                                           bool ends_with_cluster,

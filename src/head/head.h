@@ -139,7 +139,7 @@ struct ms_head_serve_options {
     const struct ms_head_lender *lender; /* NULL: none */
     const char *agent_path; /* the muster executable, for jobs; NULL: it hosts none */
     const char *ray;        /* the address of Ray for jobs; NULL: it has none on Ray */
-    /* Somebody has asked that the head ends too; on its thread. May be NULL: that is then
+    /* A command has asked that the head ends too; on its thread. May be NULL: that is then
      * refused. */
     void (*on_stop_asked)(void *arg);
     /* On the head's thread, which must not wait in them; may be NULL. A node as in

@@ -126,7 +126,7 @@ struct ms_head {
 };
 
 /* The parts of a start: the state, without a loop (NULL: out of memory); the loop and what
- * lives on it; the thread. Whoever fails after the first calls ms_head_stop. */
+ * lives on it; the thread. A step that fails after the first one calls ms_head_stop. */
 struct ms_head *ms_head_create(const struct ms_head_options *o, struct ms_error *err);
 int ms_head_build(struct ms_head *h, struct ms_error *err);
 int ms_head_start_thread(struct ms_head *h, struct ms_error *err);

@@ -1,4 +1,4 @@
-/* addr.h - where somebody listens
+/* addr.h - where a server listens
  *
  * An address is text. A list of them, comma-separated, best first, is what a worker or a
  * head is known by:

@@ -22,7 +22,7 @@ int ms_cgdir_read(const char *dir, const char *name, char *out, size_t room);
 /* SIGKILL to all in it. */
 void ms_cgdir_kill(const char *dir);
 
-/* A descriptor of its cgroup.procs: whoever writes "0" to it enters. */
+/* A descriptor of its cgroup.procs: a process that writes "0" to it enters. */
 int ms_cgdir_open_procs(const char *dir);
 
 #endif

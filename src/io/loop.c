@@ -66,7 +66,7 @@ static bool has_descriptors(int some)
     return enough;
 }
 
-/* We live in somebody's process: nothing is printed behind their back. */
+/* The library lives in the user's process and prints nothing there. */
 static void be_quiet(int severity, const char *text)
 {
     (void)severity;

@@ -156,7 +156,7 @@ int ms_spawn(const struct ms_spawn *s, struct ms_process *out, struct ms_error *
         return ms_error_sys(err, rc, "cannot execute '%s'", s->path);
     p.pidfd = ms_process_open(p.pid);
     if (p.pidfd < 0) {
-        if (p.pidfd != -ESRCH) { /* ESRCH: it has ended and somebody has reaped it */
+        if (p.pidfd != -ESRCH) { /* ESRCH: it has ended and was reaped elsewhere */
             kill(p.pid, SIGKILL);
             waitpid(p.pid, NULL, 0);
         }

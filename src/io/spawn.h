@@ -5,7 +5,7 @@
  * code in between, so other threads may hold any lock. It has exactly the descriptors
  * that were asked for, all signals at their defaults and none blocked.
  *
- * A process is known by its pidfd: readable when it has ended, and never somebody else.
+ * A process is known by its pidfd: readable when it has ended, and never another process.
  * No SIGCHLD handler is needed and no other child of this program is touched. Somebody
  * else in it may wait for any child and take our status away; that is -ECHILD below.
  */
@@ -46,13 +46,13 @@ struct ms_process {
 int ms_spawn(const struct ms_spawn *s, struct ms_process *out, struct ms_error *err);
 
 struct ms_process_end {
-    bool known;    /* false: somebody else has taken the status */
+    bool known;    /* false: other code has taken the status */
     bool signaled; /* code is a signal's number, else an exit code */
     int code;
 };
 
 /* Collect the status of a child. 0; -EAGAIN: it still runs; -ECHILD: it is not our
- * child, or somebody else has collected it (*end is then set and not known). */
+ * child, or other code has collected it (*end is then set and not known). */
 int ms_process_reap(int pidfd, struct ms_process_end *end);
 
 /* Wait until it has ended, then reap. -ETIMEDOUT when deadline_ns (monotonic) is first.

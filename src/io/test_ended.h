@@ -1,4 +1,4 @@
-/* test_ended.h - for tests: the end of processes that are somebody else's children */
+/* test_ended.h - for tests: the end of processes that are not our children */
 #ifndef MS_IO_TEST_ENDED_H
 #define MS_IO_TEST_ENDED_H
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Our own folders are three deep; whoever made more gets -ELOOP, not our stack. */
+/* Our own folders are three deep: deeper ones are -ELOOP and do not use up our stack. */
 enum { DEPTH_MAX = 32 };
 
 int ms_tree_open(int at, const char *name)

@@ -25,7 +25,7 @@ ssize_t ms_fd_read_all(int fd, void *out, size_t room);
 int ms_file_read(const char *path, char *out, size_t room);
 
 /* Open a folder (not a link to one) that belongs to us. A descriptor, or a negative
- * errno; -EPERM: it is somebody else's. `at` may be AT_FDCWD. */
+ * errno; -EPERM: it is another user's. `at` may be AT_FDCWD. */
 int ms_tree_open(int at, const char *name);
 
 /* Call fn for each entry but "." and ".." until it returns non-zero, and return that.

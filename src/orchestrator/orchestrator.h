@@ -179,7 +179,7 @@ int ms_reserve_check(const struct ms_orchestrator *o,
                      const struct ms_reserve *r,
                      struct ms_error *err);
 
-/* Names what is asked for, whoever asks: equal requests have equal marks. */
+/* Names what is asked for and not the asker: equal requests have equal marks. */
 uint64_t ms_reserve_mark(const struct ms_place_request *r);
 
 #endif

@@ -217,7 +217,7 @@ void muster_value_destroy(struct muster_value *v)
         return;
     in_tree = v->tree != NULL;
     if (v->frozen && !in_tree)
-        return; /* a part of somebody's tree is not its reader's to destroy */
+        return; /* a part of a tree is not its reader's to destroy */
     finish(v);
     if (!in_tree)
         free(v);

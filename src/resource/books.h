@@ -178,7 +178,7 @@ struct ms_seats_request {
 
 /* Seats for ranks. Bundles that are missing are placed; those of these ranks that are on a node
  * which is gone or not in the scope move, and one with another amount of memory stays on its
- * node if there is room. Whoever sits in a bundle that moves goes with it. 0, or as ms_place,
+ * node if there is room. Clusters in a bundle that moves go with it. 0, or as ms_place,
  * without -EAGAIN, and -EEXIST: another group has the name; nothing has changed then. A group
  * in which nobody sits is gone with the next ms_books_settle, so claim the seats. */
 int ms_books_seat(struct ms_books *b,

@@ -1,7 +1,7 @@
 /* shape.h - what a node has, as a message
  *
  * A NodeShape says how many CPUs, how much memory, which devices, resources by name and
- * labels a node has: as its agent found it, or as somebody has described it. The message
+ * labels a node has: as its agent found it, or as the user has described it. The message
  * owns all that is in it; the functions below copy what they are given and check it. Pure.
  */
 #ifndef MS_RESOURCE_SHAPE_H

@@ -90,7 +90,7 @@ static void do_stack(const struct ms_host *h, struct ms_request *r)
 
 /* ---- progress ---------------------------------------------------------------------- */
 
-static _Atomic uint64_t progress; /* of this process, whoever reports it */
+static _Atomic uint64_t progress; /* of this process, of all threads that report it */
 
 void ms_host_report_progress(void)
 {

@@ -39,7 +39,7 @@ int host_encode(const struct ms_request *r, PyObject *value, struct core_payload
 /* Send it; what it refers to in a store is given to the caller. Releases the payload. */
 void host_reply(struct ms_request *r, struct core_payload *p);
 /* The same for an item of a stream; as ms_request_item, and releases nothing. The caller
- * may confirm what he has not been given yet: we hold it meanwhile. */
+ * may confirm what it has not been given yet: we hold it meanwhile. */
 int host_item(struct ms_request *r, struct core_payload *p);
 
 /* The bound method of an engine that is known, or found by `resolve`. NULL: exception. */

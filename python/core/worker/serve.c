@@ -298,7 +298,7 @@ PyObject *host_serve(PyObject *self, PyObject *unused)
         int rc;
 
         if (host_is_ending())
-            return NULL; /* somebody has swallowed the exception that said so */
+            return NULL; /* user code has swallowed the exception */
         Py_BEGIN_ALLOW_THREADS;
         rc = ms_server_engine_next(server, MS_NEVER, &r);
         Py_END_ALLOW_THREADS;

@@ -31,7 +31,7 @@ class WorkersLease:
             member.lease = self
 
     def note(self, futures: Sequence[Future]) -> None:
-        """Somebody may still want their results when the workers are to end."""
+        """Their results may still be wanted when the workers are to end."""
         if len(self._calls) > PRUNE:
             self._calls[:] = [ref for ref in self._calls if ref() is not None]
         self._calls += map(weakref.ref, futures)

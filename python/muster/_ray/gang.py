@@ -38,7 +38,7 @@ Keeper = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=8, num_c
 
 
 def heard(ref: Any) -> asyncio.Future[Any]:
-    """The result of a call to an actor, whoever still wants it."""
+    """The result of a call to an actor; it completes also when its waiter was cancelled."""
     future = asyncio.wrap_future(ref.future())
     future.add_done_callback(lambda f: f.cancelled() or f.exception())
     return future
@@ -193,7 +193,7 @@ class Gang:
         self.group = placement_group(self.bundles, **options)
 
     async def _make(self, what: Callable[[], Any]) -> None:
-        """Whoever stops waiting for it: `close` finds what it has made."""
+        """It completes also when its waiter was cancelled: `close` finds what it has made."""
         self.making = asyncio.ensure_future(asked(what))
         await asyncio.shield(self.making)
 
@@ -424,7 +424,7 @@ class Gang:
         return kept.holders.pop(at)
 
     async def close(self) -> None:
-        """Nothing of it is left, whoever asks for that; raises if Ray does not do it."""
+        """Nothing of it is left, also when several ask for that; raises if Ray does not do it."""
         if self.closing is None or (
             self.closing.done() and self.closing.exception() is not None
         ):

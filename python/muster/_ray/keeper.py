@@ -174,7 +174,7 @@ class MusterKeeper:
         return self.end
 
     def hold(self) -> None:
-        """Never returns: whoever waits for it hears of our death."""
+        """Never returns: the bridge waits for it, to hear of our death."""
         threading.Event().wait()
 
     def stop(self) -> None:
@@ -213,7 +213,7 @@ class MusterKeeper:
         self.is_settled.set()
 
     def _hear(self, ready: int) -> bool:
-        """That it has joined; or it has ended, whoever else has the pipe open."""
+        """That it has joined; or it has ended, also if another process has the pipe open."""
         while not select.select([ready], [], [], LOOK_S)[0]:
             if self.process.poll() is not None:
                 return False

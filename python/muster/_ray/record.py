@@ -76,6 +76,6 @@ class Record:
     def leave(self) -> None:
         """The controller is there: it reads the record, and deletes it."""
         if self.watch is not None:
-            with suppress(OSError):  # somebody has ended it
+            with suppress(OSError):  # it has ended meanwhile
                 self.watch.stdin.write(b"1")
                 self.watch.stdin.close()

@@ -288,7 +288,7 @@ def _unpack(entries: list[Entry], folder: str) -> None:
 
 
 def _sweep(root: str) -> None:
-    """Those that were used last stay, and those that somebody uses."""
+    """Those that were used last stay, and those that are in use."""
     import fcntl
     import shutil
 

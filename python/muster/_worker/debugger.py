@@ -1,4 +1,4 @@
-"""`breakpoint()` in a worker: pdb, with its terminal at whoever runs `muster debug`."""
+"""`breakpoint()` in a worker: pdb, on the terminal of `muster debug`."""
 
 from __future__ import annotations
 

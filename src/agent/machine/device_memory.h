@@ -1,4 +1,4 @@
-/* device_memory.h - how much memory is in use on the devices of a node, whoever uses it
+/* device_memory.h - how much memory is in use on the devices of a node, by all processes
  *
  *   nvidia  the driver's program is run: nvidia-smi --query-gpu, found in PATH
  *   amd     /sys/bus/pci/devices/<address>/mem_info_vram_used

@@ -243,7 +243,7 @@ static void kill_late(void)
     side.late_ms = 0;
 }
 
-/* A pidfd names the group also when its leader was reaped, whoever has the number then.
+/* A pidfd names the group also when its leader was reaped and its number is used again.
  * False: there is no room, or the kernel cannot do that. */
 static bool kill_later(pid_t pid)
 {

@@ -114,7 +114,7 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len);
  * freed. */
 void ms_node_is_gone(struct ms_node *n, const char *why);
 /* The same in two halves, for who has something to say in between: before what was asked
- * fails, and whoever waits for it goes on. */
+ * fails, and operations that wait for it go on. */
 void ms_node_has_ended(struct ms_node *n, const char *why);
 void ms_node_refuse_all(struct ms_node *n, const char *why);
 

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-/* Whoever can own clusters, ports and places: they end with it. */
+/* What can own clusters, ports and places: they end with it. */
 #define OWNERS (MS_ASKER_PROCESS | MS_ASKER_DRIVER | MS_ASKER_WORKER)
 #define TOOL   MS_ASKER_TOOL
 #define HTTP   MS_ASKER_HTTP

@@ -5,7 +5,7 @@
  * request waits for its answer nothing after it is begun, but the end of the connection
  * is still seen.
  *
- * Deadlines: for the head of a request (whoever sends a byte now and then is cut), for its
+ * Deadlines: for the head of a request (a client that sends a byte now and then is cut), for its
  * body by a least rate, for a client that does not take its answer, and for one that has
  * nothing to say. A request that is being worked on has none.
  *

@@ -1,7 +1,7 @@
 /* parse.h - an incremental reader of HTTP/1.1 requests
  *
  * Pure: bytes in, events out. Bytes may come in any pieces. What could be understood in
- * two ways is refused, because somebody in front of us may have understood the other one:
+ * two ways is refused, because a proxy in front of us may have understood the other one:
  * a length given twice or beside a transfer coding, folded headers, spaces before a colon,
  * line ends other than CRLF, control characters.
  *

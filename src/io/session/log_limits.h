@@ -5,7 +5,7 @@
  *   MUSTER_LOGS_KEPT_SIZE  bytes together     MS_SESSIONS_KEPT_SIZE
  *   MUSTER_LOGS_KEPT_AGE   since the last line  MS_SESSIONS_KEPT_AGE_NS
  * The newest go first. The very newest stays whatever its size: people want to see why the
- * last run failed. Whoever begins a session sweeps; what lives is never looked at.
+ * last run failed. A session that begins sweeps; sessions that live are never looked at.
  */
 #ifndef MS_IO_SESSION_LOG_LIMITS_H
 #define MS_IO_SESSION_LOG_LIMITS_H

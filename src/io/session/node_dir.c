@@ -62,7 +62,7 @@ static bool is_still_there(int root, const char *name, int dir)
 }
 
 /* The lock's descriptor. -ENOENT: a sweeper has removed the folder meanwhile; -EWOULDBLOCK:
- * somebody holds the lock. */
+ * another process holds the lock. */
 static int try_take(int root, const char *name, int *out)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = -1;
@@ -156,7 +156,7 @@ static void remove_job(int root, const char *name)
     size_t len = strlen(name), end = sizeof SWEPT - 1;
 
     if (len > end && strcmp(name + len - end, SWEPT) == 0) {
-        ms_tree_remove(root, name); /* whoever began that was killed */
+        ms_tree_remove(root, name); /* the process that began it was killed */
         return;
     }
     snprintf(swept, sizeof swept, "%s" SWEPT, name);

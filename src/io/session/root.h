@@ -1,6 +1,6 @@
 /* root.h - the folder of all sessions, for the files of this folder
  *
- * Sessions appear in the root by a rename, with their lock already held, so whoever
+ * Sessions appear in the root by a rename, with their lock already held, so a process that
  * finds one without a holder may remove it. Names that begin with a dot are under way:
  * a session being made, or `latest` being replaced.
  */

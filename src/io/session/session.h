@@ -34,7 +34,7 @@ struct ms_session {
     char dir[MS_SESSION_DIR_MAX];
     uint8_t secret[MS_SESSION_SECRET_SIZE];
     pid_t driver_pid;
-    bool alive;     /* somebody holds the lock */
+    bool alive;     /* a process holds the lock */
     bool is_daemon; /* of a head that others join */
     bool was_left;  /* ms_session_open: the head before did not end in order */
 };
@@ -52,7 +52,7 @@ int ms_session_create(struct ms_session *s,
                       struct ms_error *err);
 
 /* The session of that name, made when it is not there. The secret is that of secret_file,
- * else the one that is there, else a new one. -EBUSY: somebody holds it; -EINVAL,
+ * else the one that is there, else a new one. -EBUSY: another process holds it; -EINVAL,
  * -ENAMETOOLONG: the name. */
 int ms_session_open(const char *name,
                     const char *secret_file,

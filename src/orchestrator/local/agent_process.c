@@ -182,7 +182,7 @@ static void on_ended(void *arg, unsigned events)
     struct ms_process_end end = {0};
 
     (void)events;
-    /* whoever is left of its group goes with it, while its number is still its own */
+    /* what is left of its group goes with it, while its number is still its own */
     if (!l->is_adopted)
         ms_proc_group_kill(l->process.pid, SIGKILL);
     if (ms_process_reap(l->process.pidfd, &end) == -EAGAIN)

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_AGAIN_NS (5 * MS_NS_PER_S)  /* without an answer */
-#define GIVE_UP_NS   (30 * MS_NS_PER_S) /* of what only asks: "could not ask" */
-#define COMPARE_NS   (10 * MS_NS_PER_S) /* with all that there is, while somebody cares */
+#define ASK_AGAIN_NS (5 * MS_NS_PER_S)   /* without an answer */
+#define GIVE_UP_NS   (30 * MS_NS_PER_S)  /* of what only asks: "could not ask" */
+#define COMPARE_NS   (10 * MS_NS_PER_S)  /* with all that there is */
 #define UNDO_NS      (600 * MS_NS_PER_S) /* then nobody waits for it any more */
 
 struct sim {

@@ -15,7 +15,7 @@
  * guards the list of peers and is never taken inside a peer's.
  *
  * A connection that has open calls is always read: by a waiting thread, or else (`armed`) by
- * whoever takes from the inbox of its calls, or by the loop. A thread that stops reading
+ * the thread that takes from the inbox of its calls, or by the loop. A thread that stops reading
  * calls ms_peer_hand_over. An inbox is for those who may be busy with other things, so it has
  * a connection for MS_INBOX_READS_NS after a call, and only if all open calls are told to it.
  *

@@ -177,7 +177,7 @@ void ms_inbox_adopt(struct ms_inbox *i, struct ms_call *c)
     if (p->inbox && (p->inbox != i || is_shared))
         ms_inbox_release(p);
     if (!p->conn || is_shared || (!p->inbox && p->open_count > 1))
-        return; /* of the other calls somebody else hears */
+        return; /* other threads hear of the other calls */
     if (!p->inbox) {
         MS_LOCK(&i->lock);
 

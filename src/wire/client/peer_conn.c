@@ -110,7 +110,7 @@ void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns)
     int64_t delay_ns = RETRY_FIRST_NS << (p->attempts < 8 ? p->attempts : 8);
 
     /* at once, but on this host: there a connection breaks because the worker has died, and
-     * whoever tells of that would wait while this thread dials */
+     * the thread that reports it would wait while this thread dials */
     if (p->attempts == 0 && p->is_network)
         delay_ns = 0;
     if (delay_ns > MS_RETRY_MAX_NS)

@@ -174,7 +174,7 @@ static void on_suspect(void *arg, bool is_suspect)
         w->events->on_up(w->arg, false);
         return;
     }
-    /* when the network is back the first new connection is taken, whoever makes it */
+    /* when the network is back the first new connection is taken, whichever side makes it */
     if (w->is_controller)
         ms_timer_set(&w->quiet, QUIET_NS);
     ms_timer_set(&w->redial, 0);

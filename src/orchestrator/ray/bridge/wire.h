@@ -19,7 +19,7 @@
 
 /* How long both sides try again after a connection broke, beyond any grace. */
 #define MS_BRIDGE_BROKEN_NS (30 * MS_NS_PER_S)
-/* From its start until somebody is there. */
+/* From its start until a controller is there. */
 #define MS_BRIDGE_FIRST_NS (60 * MS_NS_PER_S)
 
 enum { MS_WIRE_SECRET = 32 };
