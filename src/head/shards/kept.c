@@ -277,7 +277,7 @@ static bool leave_one(struct ms_head_shards *s)
     return false;
 }
 
-/* Whoever has not come back has died. */
+/* An owner that has not come back has died. */
 void ms_head_shards_recover(struct ms_head *h)
 {
     ms_list_each (s, &h->shards, struct ms_head_shards, link) {
