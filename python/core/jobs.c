@@ -1,7 +1,7 @@
 /* jobs.c - questions to the head that hosts this user's jobs, without a session
  *
  * `ask_jobs(verb, fields, timeout)` asks by the name of a field in DriverToHead and a dict
- * of its fields; a change is made once (session/jobs_head.h). The answer is JSON, as the command line prints it. `jobs_elsewhere()` has the
+ * of its fields; a change is made once (session/tool.h). The answer is JSON, as the command line prints it. `jobs_elsewhere()` has the
  * names of those whose head is on other machines.
  */
 #include "core.h"
@@ -9,6 +9,7 @@
 
 #include "head/rest/message_json.h"
 #include "session/jobs_elsewhere.h"
+#include "session/tool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,17 +36,14 @@ static int ask(const char *job,
 {
     struct ms_jobs_absent absent = {0};
     struct ms_jobs_head at;
-    struct ms_head *h;
+    struct ms_tool tool = {.at = {at.address, at.secret, MS_TLS_AUTO},
+                           .is_patient = true};
     int rc = ms_jobs_head_find(job, &at, &absent, err);
 
-    if (rc < 0)
-        return rc;
-    h = ms_jobs_head_join(at.address, at.secret, timeout_ns, true, err);
+    if (rc == 0)
+        rc = ms_tool_ask(&tool, what, want, timeout_ns, answer, err);
+    ms_tool_leave(&tool);
     explicit_bzero(&at, sizeof at);
-    if (!h)
-        return err->code;
-    rc = ms_jobs_head_ask(h, what, want, timeout_ns, true, answer, err);
-    ms_head_stop(h, 0);
     return rc;
 }
 

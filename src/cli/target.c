@@ -3,14 +3,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/nearest.h"
-#include "base/proto.h"
 #include "cli/out.h"
 #include "cli/progress.h"
-#include "head/ops/answer.h"
-#include "head/ops/verbs.h"
 #include "io/session/secret.h"
-#include "wire/client/blocking_call.h"
-#include "wire/frame.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -249,8 +244,7 @@ enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
 
 void ms_target_finish(struct ms_target *t)
 {
-    if (t->joined)
-        ms_head_stop(MS_TAKE(t->joined), 0);
+    ms_tool_leave(&t->tool);
     ms_sessions_finish(&t->sessions);
     explicit_bzero(t->secret, sizeof t->secret);
 }
@@ -294,80 +288,44 @@ static enum ms_exit fail_ask(const struct ms_target *t, int rc, const char *why)
                        advice(t, rc));
 }
 
-int ms_target_read(Muster__DriverToHead__BodyCase asked,
-                   const uint8_t *reply,
-                   size_t len,
-                   ProtobufCMessage **answer)
+int ms_target_join(struct ms_target *t, struct ms_error *err)
 {
-    Muster__HeadToDriver *all = muster__head_to_driver__unpack(NULL, len, reply);
-    const struct ms_verb *v = ms_verb_find(asked);
-    int rc = all ? ms_answer_take(v, all, answer) : -EPROTO;
-
-    if (rc == 0 && !*answer && v->answer != MUSTER__HEAD_TO_DRIVER__BODY_DONE)
-        rc = -EPROTO;
-    if (all)
-        muster__head_to_driver__free_unpacked(all, NULL);
-    return rc;
+    if (!t->tool.head)
+        t->tool.at = (struct ms_head_address){t->address, t->secret, MS_TLS_AUTO};
+    return ms_tool_join(&t->tool, t->timeout_ns, err);
 }
 
-int ms_target_pack(Muster__DriverToHead__BodyCase what,
-                   const ProtobufCMessage *want,
-                   struct ms_buf *out)
+int ms_target_try(struct ms_target *t,
+                  Muster__DriverToHead__BodyCase what,
+                  const ProtobufCMessage *want,
+                  int64_t timeout_ns,
+                  ProtobufCMessage **answer,
+                  struct ms_error *err)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    int rc = ms_target_join(t, err);
 
-    m.body_case = what;
-    m.status =
-        (Muster__StatusRequest *)(uintptr_t)want; /* any body: they share a union */
-    return ms_proto_pack(&m.base, out);
+    return rc < 0 ? rc : ms_tool_ask(&t->tool, what, want, timeout_ns, answer, err);
 }
 
-enum ms_exit ms_target_ask(const struct ms_target *t,
+enum ms_exit ms_target_ask(struct ms_target *t,
                            Muster__DriverToHead__BodyCase what,
                            const ProtobufCMessage *want,
                            int64_t timeout_ns,
                            ProtobufCMessage **answer)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     char waiting[sizeof t->who + 32];
     struct ms_progress *progress;
     struct ms_error err = {0};
-    size_t len = 0;
     int rc;
 
-    if (ms_target_pack(what, want, &packed) < 0)
-        return ms_out_fail(t->cli, MS_EXIT_FAILED, "out of memory");
     snprintf(waiting, sizeof waiting, "waiting for %s", t->who);
     progress = ms_progress_start(t->cli, t->doing ? t->doing : waiting);
-    rc = ms_blocking_call(t->address,
-                          t->secret,
-                          MS_OP_ASK,
-                          packed.data,
-                          packed.len,
-                          timeout_ns,
-                          &reply,
-                          &len,
-                          &err);
+    rc = ms_target_try(t, what, want, timeout_ns, answer, &err);
     ms_progress_stop(progress);
-    if (rc < 0)
-        return fail_ask(t, rc, err.text);
-    rc = ms_target_read(what, reply, len, answer);
-    return rc < 0 ? ms_target_fail_unreadable(t) : MS_EXIT_OK;
+    return rc < 0 ? fail_ask(t, rc, err.text) : MS_EXIT_OK;
 }
 
-enum ms_exit ms_target_fail_unreadable(const struct ms_target *t)
-{
-    return ms_out_fail(t->cli,
-                       MS_EXIT_FAILED,
-                       "the answer of %s cannot be read; is its Muster of another "
-                       "version than this %s?",
-                       t->who,
-                       MS_VERSION);
-}
-
-static enum ms_exit
-ask_status(const struct ms_target *t, bool activity, Muster__Status **out)
+static enum ms_exit ask_status(struct ms_target *t, bool activity, Muster__Status **out)
 {
     Muster__StatusRequest want = MUSTER__STATUS_REQUEST__INIT;
     ProtobufCMessage *answer = NULL;
@@ -380,12 +338,12 @@ ask_status(const struct ms_target *t, bool activity, Muster__Status **out)
     return code;
 }
 
-enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out)
+enum ms_exit ms_target_status(struct ms_target *t, Muster__Status **out)
 {
     return ask_status(t, false, out);
 }
 
-enum ms_exit ms_target_activity(const struct ms_target *t, Muster__Status **out)
+enum ms_exit ms_target_activity(struct ms_target *t, Muster__Status **out)
 {
     return ask_status(t, true, out);
 }

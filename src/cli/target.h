@@ -14,11 +14,11 @@
 #ifndef MS_CLI_TARGET_H
 #define MS_CLI_TARGET_H
 
-#include "base/buf.h"
 #include "cli/cli.h"
 #include "io/session/session.h"
 #include "proto/muster.pb-c.h"
 #include "session/jobs_head.h"
+#include "session/tool.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,9 +47,9 @@ struct ms_target {
     char address[MS_TARGET_ADDRESS_MAX];
     char who[MS_TARGET_ADDRESS_MAX + 32]; /* for sentences: "the head of session 'x'" */
     uint8_t secret[MS_SESSION_SECRET_SIZE];
-    int64_t timeout_ns;     /* --timeout, or 10 s */
-    struct ms_head *joined; /* by who asks about jobs (jobs/jobs.h); NULL: not yet */
-    const char *doing;      /* shown while it takes long; NULL: that we wait for it */
+    int64_t timeout_ns;  /* --timeout, or 10 s */
+    struct ms_tool tool; /* by which it is asked */
+    const char *doing;   /* shown while it takes long; NULL: that we wait for it */
 };
 
 /* Is it named by an address? */
@@ -66,35 +66,32 @@ void ms_target_finish(struct ms_target *t);
 /* How many sessions run on this machine besides the target. */
 size_t ms_target_others(const struct ms_target *t);
 
+/* Join it, if that was not done before; 0, or why it does not answer. */
+int ms_target_join(struct ms_target *t, struct ms_error *err);
 /* Ask the head (head/ops/verbs.h) with `want`, which is the body `what` of a DriverToHead: what
  * answers, freed with protobuf_c_message_free_unpacked. Its kind is as proto/muster.proto
  * says; where that is Done, it is NULL. */
-enum ms_exit ms_target_ask(const struct ms_target *t,
+enum ms_exit ms_target_ask(struct ms_target *t,
                            Muster__DriverToHead__BodyCase what,
                            const ProtobufCMessage *want,
                            int64_t timeout_ns,
                            ProtobufCMessage **answer);
-/* The request alone, packed. 0 or -ENOMEM. */
-int ms_target_pack(Muster__DriverToHead__BodyCase what,
-                   const ProtobufCMessage *want,
-                   struct ms_buf *out);
-/* The same in a reply to MS_OP_ASK. -EPROTO: it is no answer to what was asked. */
-int ms_target_read(Muster__DriverToHead__BodyCase asked,
-                   const uint8_t *reply,
-                   size_t len,
-                   ProtobufCMessage **answer);
-
-/* The reply was no message that this program knows. */
-enum ms_exit ms_target_fail_unreadable(const struct ms_target *t);
+/* The same without a word: as ms_tool_ask. */
+int ms_target_try(struct ms_target *t,
+                  Muster__DriverToHead__BodyCase what,
+                  const ProtobufCMessage *want,
+                  int64_t timeout_ns,
+                  ProtobufCMessage **answer,
+                  struct ms_error *err);
 
 /* Freed with muster__status__free_unpacked. */
 static inline void ms_status_cleanup(Muster__Status **s)
 {
     muster__status__free_unpacked(*s, NULL);
 }
-enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out);
+enum ms_exit ms_target_status(struct ms_target *t, Muster__Status **out);
 /* The same, with what each worker does. */
-enum ms_exit ms_target_activity(const struct ms_target *t, Muster__Status **out);
+enum ms_exit ms_target_activity(struct ms_target *t, Muster__Status **out);
 /* ms_target_init and that, or (`activity`) the other. */
 enum ms_exit ms_target_look(struct ms_target *t,
                             const struct ms_cli *cli,

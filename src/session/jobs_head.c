@@ -1,11 +1,11 @@
 /* jobs_head.c - the head that hosts this user's jobs, and asking it */
 #include "session/jobs_head.h"
 #include "base/clock.h"
-#include "base/proto.h"
 #include "io/session/secret.h"
 #include "io/tree.h"
 #include "session/find.h"
 #include "session/jobs_elsewhere.h"
+#include "session/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +80,7 @@ static bool may_come(const struct ms_jobs_absent *a)
     int64_t patience_ns = 0;
 
     if (a->is_kept)
-        patience_ns = a->why[0] ? FAILED_NS : MS_JOBS_BACK_NS;
+        patience_ns = a->why[0] ? FAILED_NS : MS_TOOL_BACK_NS;
     else if (a->was_killed && !a->starts)
         patience_ns = UNKEPT_NS;
     return ms_now_ns() - a->since_ns < patience_ns;
@@ -182,84 +182,4 @@ int ms_jobs_head_find(const char *job,
     }
     rc = ms_jobs_head_await(out, absent, 0, err);
     return rc == -ENOENT ? explain(absent, err) : rc;
-}
-
-/* ---- asking ------------------------------------------------------------------------ */
-
-struct ms_head *ms_jobs_head_join(const char *address,
-                                  const uint8_t secret[MS_SESSION_SECRET_SIZE],
-                                  int64_t timeout_ns,
-                                  bool is_patient,
-                                  struct ms_error *err)
-{
-    const struct ms_head_options o = {
-        .tool = true,
-        .is_patient = is_patient,
-        .timeout_ns =
-            is_patient && timeout_ns < MS_JOBS_BACK_NS ? MS_JOBS_BACK_NS : timeout_ns,
-    };
-    struct ms_head_address at = {address, secret, MS_TLS_AUTO};
-    struct ms_error why = {0};
-    struct ms_head *h = ms_head_join(&o, &at, &why);
-
-    if (!h && why.code == -ENOKEY) { /* it wants TLS here too */
-        at.tls = MS_TLS_ON;
-        h = ms_head_join(&o, &at, &why);
-    }
-    if (!h && err)
-        *err = why;
-    return h;
-}
-
-/* The answer, when it has come in time; a head that is away has more of it. */
-static int ask(struct ms_head *h,
-               const Muster__DriverToHead *m,
-               int64_t timeout_ns,
-               int64_t until_ns,
-               ProtobufCMessage **answer,
-               struct ms_error *err)
-{
-    struct ms_head_op *op = ms_head_request(h, m);
-    int rc = ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns));
-
-    if (rc < 0 && ms_head_is_away(h))
-        rc = ms_head_op_wait(op, until_ns);
-    if (rc < 0) {
-        ms_error_set(err, rc, "%s", ms_head_op_delay(op));
-    } else {
-        rc = ms_head_op_result(op, err);
-        if (rc < 0 && rc != -EPIPE)
-            rc = -EREMOTEIO; /* err->code is the head's */
-    }
-    if (rc == 0 && ms_head_op_message(op)) {
-        *answer = ms_proto_copy(ms_head_op_message(op));
-        if (!*answer)
-            rc = ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    ms_head_op_unref(op);
-    return rc;
-}
-
-int ms_jobs_head_ask(struct ms_head *h,
-                     Muster__DriverToHead__BodyCase what,
-                     const ProtobufCMessage *want,
-                     int64_t timeout_ns,
-                     bool is_patient,
-                     ProtobufCMessage **answer,
-                     struct ms_error *err)
-{
-    int64_t until_ns = ms_now_ns() + (is_patient ? MS_JOBS_BACK_NS : 0);
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-    struct ms_error why = {0};
-    int rc;
-
-    m.body_case = what;
-    m.status = (Muster__StatusRequest *)(uintptr_t)want; /* any body: a union */
-    /* one that has just started again does not know yet what runs */
-    while ((rc = ask(h, &m, timeout_ns, until_ns, answer, &why)) == -EREMOTEIO &&
-           why.code == -EAGAIN && ms_now_ns() < until_ns)
-        pause_some();
-    if (rc < 0 && err)
-        *err = why;
-    return rc;
 }

@@ -1,27 +1,19 @@
-/* jobs_head.h - the head that hosts this user's jobs, and asking it
+/* jobs_head.h - the head that hosts this user's jobs; tool.h asks it
  *
  * It is that of MUSTER_ADDRESS; else, of a job whose head is elsewhere (jobs_elsewhere.h),
  * that one; else the session that `muster submit` starts, else the only daemon of this user
  * on this machine. Nothing is started here and no session is needed. A
  * head that is being started again, because it was killed, is waited for.
- *
- * It is asked over a link, by a tool that has joined it (head.h): what was asked is answered
- * once, also if the link breaks meanwhile, or the head is killed and started again.
  */
 #ifndef MS_SESSION_JOBS_HEAD_H
 #define MS_SESSION_JOBS_HEAD_H
 
-#include "base/clock.h"
-#include "head/head.h"
+#include "base/error.h"
 #include "io/session/session.h"
-#include "proto/muster.pb-c.h"
 
-#include <stddef.h>
+#include <stdbool.h>
 
 #define MS_JOBS_SESSION "jobs" /* of the head that `submit` starts */
-
-/* How long a head that is being started again may take. */
-#define MS_JOBS_BACK_NS (30 * MS_NS_PER_S)
 
 enum { MS_JOBS_ADDRESS_MAX = 512, MS_JOBS_WHO_MAX = 320 };
 
@@ -63,26 +55,5 @@ int ms_jobs_head_find(const char *job,
                       struct ms_jobs_head *out,
                       struct ms_jobs_absent *absent,
                       struct ms_error *err);
-
-/* Join it, as one who only asks; ms_head_stop ends that. `timeout_ns` is for the start; a
- * patient one waits for a head that is not there yet, for MS_JOBS_BACK_NS at least. NULL with
- * the reason. */
-struct ms_head *ms_jobs_head_join(const char *address,
-                                  const uint8_t secret[MS_SESSION_SECRET_SIZE],
-                                  int64_t timeout_ns,
-                                  bool is_patient,
-                                  struct ms_error *err);
-
-/* The body `what` of a DriverToHead and its answer (NULL where that is Done), which the caller
- * frees with protobuf_c_message_free_unpacked. 0; -EREMOTEIO: the head's own words and code;
- * else why it does not answer. A patient one waits for a head that is away,
- * or has just started again, as long as MS_JOBS_BACK_NS. */
-int ms_jobs_head_ask(struct ms_head *h,
-                     Muster__DriverToHead__BodyCase what,
-                     const ProtobufCMessage *want,
-                     int64_t timeout_ns,
-                     bool is_patient,
-                     ProtobufCMessage **answer,
-                     struct ms_error *err);
 
 #endif

@@ -15,7 +15,7 @@ static int call(struct rig *rig, const uint8_t *secret, int64_t timeout_ns, char
 
     memset(&err, 0, sizeof err);
     rc = ms_blocking_call(
-        rig->path, secret, MS_OP_ASK, "body", 4, timeout_ns, &reply, &len, &err);
+        rig->path, secret, MS_OP_HEALTH, "body", 4, timeout_ns, &reply, &len, &err);
     if (rc == 0) {
         assert_true(len < 64);
         memcpy(text, reply, len);

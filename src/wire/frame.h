@@ -91,7 +91,6 @@ enum ms_op {
     MS_OP_HTTP_SET_ENV = 33,
     MS_OP_HTTP_CREATE_ENGINE = 34,
     MS_OP_HTTP_CALL = 35,
-    MS_OP_ASK = 68,    /* head: DriverToHead -> HeadToDriver */
     MS_OP_METHOD = 256 /* the first interned method */
 };
 

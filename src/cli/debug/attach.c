@@ -23,7 +23,7 @@
 enum { CALLS_MAX = 8, TAGS_MAX = 16 };
 
 struct attach {
-    const struct ms_target *target;
+    struct ms_target *target;
     const char *cluster;
     const Muster__WorkerStatus *worker;
     struct ms_loop *loop;
@@ -371,7 +371,7 @@ static void attach_once(struct attach *a, enum ms_tls_mode tls)
 }
 
 /* A connection that never worked is tried with TLS, which it may want here too. */
-enum ms_exit ms_debug_attach(const struct ms_target *t,
+enum ms_exit ms_debug_attach(struct ms_target *t,
                              const Muster__ClusterStatus *c,
                              const Muster__WorkerStatus *w)
 {

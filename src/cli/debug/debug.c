@@ -9,8 +9,7 @@
 #include <string.h>
 
 /* Where it waits, and who debugs it; NULL: it could not be asked. */
-static Muster__DebugState *look(const struct ms_target *t,
-                                const Muster__WorkerStatus *w)
+static Muster__DebugState *look(struct ms_target *t, const Muster__WorkerStatus *w)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     size_t len;
@@ -58,7 +57,7 @@ static void show(struct waiting *all,
                m->client);
 }
 
-static enum ms_exit list(const struct ms_target *t, const Muster__Status *s)
+static enum ms_exit list(struct ms_target *t, const Muster__Status *s)
 {
     struct waiting all = {.list =
                               ms_cli_has(t->cli, MS_OPT_JSON) ? json_array() : NULL};
@@ -80,7 +79,7 @@ static enum ms_exit list(const struct ms_target *t, const Muster__Status *s)
     return MS_EXIT_OK;
 }
 
-static enum ms_exit attach(const struct ms_target *t,
+static enum ms_exit attach(struct ms_target *t,
                            const struct ms_cli_selector *which,
                            const Muster__Status *s)
 {

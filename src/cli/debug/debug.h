@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 /* Until the program goes on, the worker ends, or the user leaves. */
-enum ms_exit ms_debug_attach(const struct ms_target *t,
+enum ms_exit ms_debug_attach(struct ms_target *t,
                              const Muster__ClusterStatus *c,
                              const Muster__WorkerStatus *w);
 

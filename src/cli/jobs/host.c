@@ -19,7 +19,7 @@ start_head(const struct ms_cli *cli, struct ms_jobs_head *head, struct ms_error 
 
     if (rc < 0) /* perhaps another command has started one at the same time */
         return ms_jobs_head_await(head, &absent, OTHERS_NS, NULL) == 0 ? 0 : rc;
-    rc = ms_jobs_head_await(head, &absent, MS_JOBS_BACK_NS, err);
+    rc = ms_jobs_head_await(head, &absent, MS_TOOL_BACK_NS, err);
     if (rc == -ENOENT)
         ms_error_set(err, rc, "the head has not started within 30 s");
     if (rc == 0 && !ms_cli_has(cli, MS_OPT_JSON))
@@ -55,30 +55,16 @@ enum ms_exit ms_jobs_target(struct ms_target *t,
     return rc < 0 ? ms_out_fail(cli, code, "%s", why.text) : code;
 }
 
-int ms_jobs_try(struct ms_target *t,
-                bool is_patient,
-                Muster__DriverToHead__BodyCase what,
-                const ProtobufCMessage *want,
-                ProtobufCMessage **answer,
-                struct ms_error *err)
-{
-    if (!t->joined)
-        t->joined =
-            ms_jobs_head_join(t->address, t->secret, t->timeout_ns, is_patient, err);
-    return t->joined
-               ? ms_jobs_head_ask(
-                     t->joined, what, want, t->timeout_ns, is_patient, answer, err)
-               : err->code;
-}
-
 enum ms_exit ms_jobs_ask(struct ms_target *t,
                          Muster__DriverToHead__BodyCase what,
                          const ProtobufCMessage *want,
                          ProtobufCMessage **answer)
 {
     struct ms_error err = {0};
-    int rc = ms_jobs_try(t, true, what, want, answer, &err);
+    int rc;
 
+    t->tool.is_patient = true;
+    rc = ms_target_try(t, what, want, t->timeout_ns, answer, &err);
     if (rc == 0)
         return MS_EXIT_OK;
     if (rc != -EREMOTEIO)

@@ -32,16 +32,8 @@ enum ms_exit ms_jobs_target(struct ms_target *t,
                             const struct ms_cli *cli,
                             const char *job,
                             bool start);
-/* Ask it over a link (session/jobs_head.h), and say nothing: 0, or a negative errno with the
- * reason; -EREMOTEIO: the head's own words and code (-ENXIO: there is no such job). A head that
- * is not there is waited for if it is patient. */
-int ms_jobs_try(struct ms_target *t,
-                bool is_patient,
-                Muster__DriverToHead__BodyCase what,
-                const ProtobufCMessage *want,
-                ProtobufCMessage **answer,
-                struct ms_error *err);
-/* Patiently; what fails is said. */
+/* Ask it patiently: a head that is not there is waited for (session/tool.h). What fails is
+ * said. */
 enum ms_exit ms_jobs_ask(struct ms_target *t,
                          Muster__DriverToHead__BodyCase what,
                          const ProtobufCMessage *want,

@@ -75,12 +75,12 @@ static Muster__JobStatus *look_elsewhere(const struct ms_cli *cli,
     ms_target_init_jobs(&t, cli, &e->head);
     t.timeout_ns = ELSEWHERE_NS;
     want.name = (char *)(uintptr_t)e->job;
-    if (ms_jobs_try(&t,
-                    false,
-                    MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB,
-                    &want.base,
-                    &answer,
-                    &why) == 0)
+    if (ms_target_try(&t,
+                      MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB,
+                      &want.base,
+                      ELSEWHERE_NS,
+                      &answer,
+                      &why) == 0)
         return (Muster__JobStatus *)answer;
     gone.name = (char *)(uintptr_t)e->job;
     gone.stage = stage;

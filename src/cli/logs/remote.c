@@ -164,12 +164,12 @@ static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
 
     ms_remote_log_want(f, l, &want);
     if (f->job) /* a node that has not come yet has nothing */
-        rc = ms_jobs_try(f->target,
-                         true,
-                         MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
-                         &want.base,
-                         &answer,
-                         &err);
+        rc = ms_target_try(f->target,
+                           MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
+                           &want.base,
+                           f->target->timeout_ns,
+                           &answer,
+                           &err);
     else if (ms_target_ask(f->target,
                            MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
                            &want.base,

@@ -17,17 +17,15 @@
 #include "cli/logs/view.h"
 #include "cli/target.h"
 
-struct ms_call;
-
 /* One file of a node: a worker's, the merged one, or the agent's. */
 struct ms_remote_log {
     struct ms_logtext log;
     char name[160]; /* of the file */
     uint64_t file, offset;
-    bool failed;          /* said so */
-    bool is_listed;       /* in the last status... */
-    bool was_listed;      /* ...and in the one before */
-    struct ms_call *call; /* under way; NULL: none */
+    bool failed;     /* said so */
+    bool is_listed;  /* in the last status... */
+    bool was_listed; /* ...and in the one before */
+    bool is_asked;   /* what comes next; the answer is under way */
 };
 
 struct ms_remote_logs {

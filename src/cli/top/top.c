@@ -12,7 +12,7 @@
 enum { INTERVAL_S = 1 };
 
 struct top {
-    const struct ms_target *target;
+    struct ms_target *target;
     struct ms_top_view view;
     Muster__Status *before, *now;
 };

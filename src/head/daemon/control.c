@@ -1,11 +1,8 @@
-/* control.c - the head's server: requests of tools, links of agents and drivers */
+/* control.c - the head's server: links of agents, drivers and tools */
 #include "head/daemon/control.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/head_impl.h"
-#include "head/ops/answer.h"
-#include "head/ops/op.h"
-#include "head/ops/request.h"
 #include "io/addr.h"
 #include "io/sock.h"
 #include "io/tcp.h"
@@ -37,45 +34,9 @@ static void on_health(struct ms_head *h, struct ms_request *r)
     reply(r, &health.base);
 }
 
-static void on_answer(struct ms_head_op *op, void *arg)
-{
-    struct ms_request *r = arg;
-    struct ms_answer a;
-
-    ms_answer_init(&a, op);
-    if (op->error.code)
-        ms_request_fail(r, &a.failure);
-    else
-        reply(r, &a.message.base);
-}
-
-/* Any verb that tools may ask for. */
-static void on_ask(struct ms_head *h, struct ms_request *r)
-{
-    Muster__DriverToHead *m = muster__driver_to_head__unpack(NULL, r->len, r->body);
-    struct ms_head_op *op = m ? ms_head_op_create(h) : NULL;
-
-    if (!m) {
-        ms_request_fail_text(
-            r, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "the request cannot be read");
-    } else if (!op) {
-        muster__driver_to_head__free_unpacked(m, NULL);
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
-    } else {
-        op->request = m;
-        op->asker = MS_ASKER_TOOL;
-        op->on_done = on_answer;
-        op->done_arg = r;
-        ms_head_op_run(op);
-        ms_head_op_unref(op);
-    }
-}
-
 static void on_request(void *arg, struct ms_request *r)
 {
-    if (r->op == MS_OP_ASK)
-        on_ask(arg, r);
-    else if (r->op == MS_OP_HEALTH)
+    if (r->op == MS_OP_HEALTH)
         on_health(arg, r);
     else
         ms_request_fail_text(

@@ -1,8 +1,7 @@
 /* control.h - the server of the head: head.sock for tools, and where others dial
  *
- * One server carries out what tools ask (MS_OP_ASK: any verb of verbs.h that is for them) and
- * takes links of agents and drivers (hello.c): a peer that has proven the secret has
- * MS_HANDSHAKE_NS to say who it is. Then its link is handed to nodes/dialled.h or
+ * One server takes links of agents, and of drivers and tools (hello.c): a peer that has proven
+ * the secret has MS_HANDSHAKE_NS to say who it is. Then its link is handed to nodes/dialled.h or
  * drivers/driver.h, or it is told why not. The head's thread, or before it runs.
  */
 #ifndef MS_HEAD_DAEMON_CONTROL_H

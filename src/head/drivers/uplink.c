@@ -96,7 +96,7 @@ static void on_open(void *arg)
 
 static bool is_patient(const struct ms_uplink *u)
 {
-    return u->head_id != 0 || u->is_patient;
+    return u->is_patient || (u->head_id != 0 && !u->is_tool);
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
@@ -109,7 +109,9 @@ static void on_closed(void *arg, const struct ms_error *why)
         redial(u);
         return;
     }
-    if (u->head_id)
+    if (u->is_tool)
+        ms_error_set(&text, u->head_id ? -EPIPE : why->code, "%s", why->text);
+    else if (u->head_id)
         ms_error_set(&text,
                      -EPIPE,
                      "the head at %.200s did not come back within %.3g s: %.200s",
@@ -249,6 +251,7 @@ static int uplink_init(struct ms_head *h,
         return ms_error_sys(err, -ENOMEM, "cannot join");
     u->head = h;
     u->tls = a->tls;
+    u->is_tool = o->tool;
     /* that of a job is started again when it is killed */
     u->is_patient = o->is_patient || getenv("MUSTER_JOB"); /* in the caller's thread */
     u->addresses = strdup(a->addresses);
@@ -279,7 +282,7 @@ void ms_uplink_destroy(struct ms_uplink *u)
     free(u);
 }
 
-/* Our clusters end with us; the answer says that they have. */
+/* Our clusters end with us; the answer says that they have. A tool has none. */
 int ms_uplink_stop_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
@@ -291,7 +294,8 @@ int ms_uplink_stop_run(struct ms_head_op *op)
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE;
     m.goodbye = &goodbye;
     goodbye.grace_ns = (uint64_t)op->grace_ns;
-    if (u->state == MS_UPLINK_READY && ms_requests_add(&u->requests, &op->pending) == 0)
+    if (u->state == MS_UPLINK_READY && !u->is_tool &&
+        ms_requests_add(&u->requests, &op->pending) == 0)
         m.request = op->pending.number;
     if (!m.request || ms_link_send(u->wire, &m.base) < 0) {
         ms_requests_remove(&u->requests, &op->pending);

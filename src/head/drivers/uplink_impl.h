@@ -35,6 +35,7 @@ struct ms_uplink {
     char *addresses;
     enum ms_tls_mode tls;
     bool is_patient; /* the head is waited for, also before we joined */
+    bool is_tool; /* without patience it does not wait for one that was there either */
     Muster__DriverToHead *hello;
     struct ms_link *wire;
     uint64_t head_id;            /* that welcomed us last; 0: none has */

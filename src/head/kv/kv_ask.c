@@ -45,8 +45,8 @@ static int find_owner(struct ms_head_op *op, struct ms_kv_owner *out)
                             "owner 'worker': who puts this is a driver, not a worker");
     out->kind = MS_KV_DRIVER;
     out->id = uid ? slot->cluster->driver : ms_driver_id(op->driver);
-    if (!op->driver && op->head->is_daemon) /* who asked is no driver */
-        out->kind = MS_KV_NONE;
+    if (op->asker == MS_ASKER_TOOL || (!op->driver && op->head->is_daemon))
+        out->kind = MS_KV_NONE; /* who asked is no driver */
     /* the driver of a detached cluster may have ended long ago */
     if (uid && (asked == MUSTER__KV_OWNER__KV_WORKER || slot->cluster->detached))
         *out = (struct ms_kv_owner){.kind = MS_KV_WORKER, .id = uid};

@@ -32,7 +32,8 @@ int ms_head_request_run(struct ms_head_op *op)
 
     if (!v)
         return op->error.code;
-    if (v->waits == MS_WAITS_FOR_NODES && op->driver && ms_head_wait_for_nodes(op))
+    if (v->waits == MS_WAITS_FOR_NODES && op->driver && op->asker != MS_ASKER_TOOL &&
+        ms_head_wait_for_nodes(op))
         return 0;
     may_wait = v->waits == MS_WAITS_IF_UNKNOWN && (op->driver || !v->on_any_thread);
     rc = v->is_kept ? ms_asked_run(op, v->run) : v->run(op);

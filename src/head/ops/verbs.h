@@ -1,7 +1,7 @@
 /* verbs.h - all that a head can be asked: one table
  *
  * A request is a DriverToHead message of any asker: the process that has the head, a driver
- * or a worker over its link, a tool over a link or the control lane, HTTP. Each body of that message
+ * or a worker over its link, or a tool over its link, HTTP. Each body of that message
  * has one row here, which says who may ask, what carries it out, what answers it, and where
  * it is found by HTTP. All of these read the row, so that a new verb is
  *
@@ -28,8 +28,8 @@ enum ms_asker {
     MS_ASKER_PROCESS = 1, /* the program that has this head, and the head itself */
     MS_ASKER_DRIVER = 2,  /* over its link */
     MS_ASKER_WORKER = 4,  /* over its link */
-    MS_ASKER_TOOL = 8, /* with the secret, over the control lane or a link: a command */
-    MS_ASKER_HTTP = 16 /* with the token */
+    MS_ASKER_TOOL = 8,    /* over its link, with the secret: a command */
+    MS_ASKER_HTTP = 16    /* with the token */
 };
 
 /* What a request waits for in a head that was started again (waiting.h). */

@@ -1,4 +1,4 @@
-#include "session/jobs_head.h"
+#include "session/tool.h"
 
 #include "base/cleanup.h"
 #include "base/proto.h"
@@ -20,7 +20,7 @@ static char job_name[] = "mine", role_name[] = "a";
 /* A change that is asked for by a thread of its own, through a network that can be broken. */
 struct asking {
     struct proxy proxy;
-    struct ms_head *joined;
+    struct ms_tool tool;
     Muster__DriverToHead__BodyCase what;
     const ProtobufCMessage *want;
     pthread_t thread;
@@ -35,13 +35,13 @@ static int set_up(void **state)
     return serve_setup(state);
 }
 
-static int ask(struct ms_head *h,
+static int ask(struct ms_tool *t,
                Muster__DriverToHead__BodyCase what,
                const ProtobufCMessage *want)
 {
     struct ms_error err = {0};
     ProtobufCMessage *got = NULL;
-    int rc = ms_jobs_head_ask(h, what, want, OPS_DEADLINE_NS, true, &got, &err);
+    int rc = ms_tool_ask(t, what, want, OPS_DEADLINE_NS, &got, &err);
 
     protobuf_c_message_free_unpacked(got, NULL);
     return rc == -EREMOTEIO ? err.code : rc;
@@ -51,13 +51,12 @@ static void *run(void *arg)
 {
     struct asking *a = arg;
 
-    a->rc = ms_jobs_head_ask(a->joined,
-                             a->what,
-                             a->want,
-                             OPS_DEADLINE_NS,
-                             true,
-                             (ProtobufCMessage **)&a->status,
-                             &a->err);
+    a->rc = ms_tool_ask(&a->tool,
+                        a->what,
+                        a->want,
+                        OPS_DEADLINE_NS,
+                        (ProtobufCMessage **)&a->status,
+                        &a->err);
     return NULL;
 }
 
@@ -68,15 +67,15 @@ static void join(struct asking *a)
     *a = (struct asking){0};
     proxy_start(&a->proxy, (uint16_t)atoi(strrchr(serve_address, ':') + 1));
     snprintf(a->proxy.address, sizeof a->proxy.address, "127.0.0.1:%u", a->proxy.port);
-    a->joined = ms_jobs_head_join(
-        a->proxy.address, serve_secret(), OPS_DEADLINE_NS, false, &err);
-    if (!a->joined)
+    a->tool = (struct ms_tool){.at = {a->proxy.address, serve_secret(), MS_TLS_AUTO},
+                               .is_patient = true};
+    if (ms_tool_join(&a->tool, OPS_DEADLINE_NS, &err) < 0)
         fail_msg("%s", err.text);
 }
 
 static void leave(struct asking *a)
 {
-    ms_head_stop(a->joined, 0);
+    ms_tool_leave(&a->tool);
     proxy_stop(&a->proxy);
     if (a->status)
         muster__job_status__free_unpacked(a->status, NULL);
@@ -290,15 +289,15 @@ static void test_nothing_stays_of_who_has_asked(void **state)
     (void)state;
     want.name = job_name;
     join(&a);
-    assert_int_equal(ask(a.joined, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want.base),
+    assert_int_equal(ask(&a.tool, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want.base),
                      -ENXIO);
     st = ops_status(serve_head, &op);
     assert_int_equal(st->n_drivers, 0); /* it is none */
     ms_head_op_unref(op);
     submit(&a, true);
-    assert_int_equal(ask(a.joined, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB, &want.base),
+    assert_int_equal(ask(&a.tool, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB, &want.base),
                      0);
-    assert_int_equal(ask(a.joined, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB, &want.base),
+    assert_int_equal(ask(&a.tool, MUSTER__DRIVER_TO_HEAD__BODY_DELETE_JOB, &want.base),
                      -ENXIO);
     leave(&a);
     join(&a);
@@ -308,12 +307,12 @@ static void test_nothing_stays_of_who_has_asked(void **state)
 
 static void test_a_head_that_is_not_there(void **state)
 {
-    uint8_t secret[MS_SESSION_SECRET_SIZE] = {0};
+    const uint8_t secret[MS_SESSION_SECRET_SIZE] = {0};
+    struct ms_tool t = {.at = {"/nobody/listens", secret, MS_TLS_AUTO}};
     struct ms_error err = {0};
 
     (void)state;
-    assert_null(
-        ms_jobs_head_join("/nobody/listens", secret, OPS_DEADLINE_NS, false, &err));
+    assert_int_equal(ms_tool_join(&t, OPS_DEADLINE_NS, &err), -ENOENT);
     assert_int_equal(err.code, -ENOENT);
 }
 
