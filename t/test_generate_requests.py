@@ -163,6 +163,30 @@ def test_a_session_goes_where_its_prefix_is(cluster: Make) -> None:
         assert context[1:11] == answer([3], 0, 10)
 
 
+def test_sessions_end(cluster: Make) -> None:
+    """By `finish`, by the end of a `with`, or when nobody has used them for a while."""
+    with Scheduler(cluster(Engine, 2), session_ttl=0.3) as sched:
+        open_ = {"length": 10**6, "pace": 0.01}
+        with sched.session("kept") as kept, sched.session("left") as left:
+            late = kept.submit([1], max_new_tokens=10**6, sampling=open_)
+            left.submit([2], max_new_tokens=5).result(WAIT_S)
+            assert left.replica is not None and sched.stats()["sessions"] == 2
+            until(lambda: sched.stats()["sessions"] == 1)  # the other has a turn
+            assert left.replica is None
+            left.submit([2], max_new_tokens=5).result(WAIT_S)
+            assert left.turns == 2 and left.replica is not None
+        assert sched.stats()["sessions"] == 0
+        with pytest.raises(ValueError, match="the session was finished"):
+            left.submit([2], max_new_tokens=5)
+        left.finish()
+        late.cancel()
+        with pytest.raises(GroupDropped, match="cancelled"):
+            late.result(WAIT_S)
+        other = sched.session()
+        until(lambda: sched.stats()["sessions"] == 0)  # it never had a turn
+        other.finish()
+
+
 def test_a_prefix_of_earlier_weights_is_cold(cluster: Make) -> None:
     with Scheduler(cluster(Engine, 1)) as sched:
         talk = sched.session()

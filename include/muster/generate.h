@@ -62,6 +62,7 @@ struct muster_scheduler_options {
     uint32_t tp, cp,
         pp; /* ranks of one replica, of the cluster's mesh, of which the first
                             is asked; 0: as the job's file says of the role, else 1 */
+    int64_t session_ttl_ns; /* without a turn until a session is forgotten; 1 hour */
 };
 
 struct muster_submit_options {
@@ -76,6 +77,8 @@ struct muster_submit_options {
     int64_t timeout_ns;                  /* until it is whole; 0: 2 hours */
     const struct muster_value *sampling; /* a map, or NULL; borrowed */
     uint32_t turn; /* of a conversation, from 0: earlier turns go first */
+    uint64_t
+        session; /* whose next turn it is, instead of replica and turn; 0: of none */
 };
 
 #ifdef __cplusplus
@@ -90,6 +93,7 @@ inline struct muster_scheduler_options muster_scheduler_options_of()
     o.silence_ns = 60000000000;
     o.probe_ns = 10000000000;
     o.rebalance_ns = 2000000000;
+    o.session_ttl_ns = 3600000000000;
     return o;
 }
 inline struct muster_submit_options muster_submit_options_of()
@@ -107,7 +111,8 @@ inline struct muster_submit_options muster_submit_options_of()
     {                                                                                  \
         .size = (uint32_t)sizeof(struct muster_scheduler_options), .slots = 1,         \
         .max_staleness = -1, .poison = 3, .silence_ns = 60000000000,                   \
-        .probe_ns = 10000000000, .rebalance_ns = 2000000000                            \
+        .probe_ns = 10000000000, .rebalance_ns = 2000000000,                           \
+        .session_ttl_ns = 3600000000000                                                \
     }
 #define MUSTER_SUBMIT_OPTIONS                                                          \
     {                                                                                  \
@@ -168,6 +173,19 @@ MUSTER_API int muster_scheduler_submit(struct muster_scheduler *s,
                                        const struct muster_submit_options *options,
                                        uint64_t *group,
                                        struct muster_error *err);
+
+/* A conversation: its turns, submitted with options.session and the whole context so far, prefer
+ * the replica that has the prefix. `key` is that of the turns, in the history (0: they have
+ * none); `turn` the number of the first one, more than 0 for a conversation that was
+ * forgotten. One without a turn for session_ttl_ns is: then submit gives -ENOENT. */
+MUSTER_API int muster_scheduler_session(struct muster_scheduler *s,
+                                        uint64_t key,
+                                        uint32_t turn,
+                                        uint64_t *session,
+                                        struct muster_error *err);
+/* It has no more turns; what is under way goes on. -ENOENT: there is no such (any more). */
+MUSTER_API int muster_scheduler_session_finish(struct muster_scheduler *s,
+                                               uint64_t session);
 
 /* Wait for `count` finished groups, the oldest version first: they are yours. -ETIMEDOUT: none
  * was taken. -EREMOTEIO: a group has failed, and err says why; that is told once. */

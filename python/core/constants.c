@@ -1,7 +1,7 @@
 /* constants.c - numbers that C decides, as constants of the module */
-#include "core.h"
-
 #include "base/limits.h"
+#include "core.h"
+#include "generate/sessions.h"
 #include "muster/value.h"
 #include "proto/muster.pb-c.h"
 #include "store/payload.h"
@@ -53,6 +53,7 @@ static const struct {
     {"STOP_GRACE_S", MS_STOP_GRACE_NS},
     {"HOLD_MAX_S", MS_HOLD_MAX_NS},
     {"WAIT_S", MS_CALL_TIMEOUT_NS},
+    {"SESSION_TTL_S", MS_GEN_SESSION_TTL_NS},
 };
 
 /* The names of the types of tensors, by their codes in plain data. */

@@ -65,6 +65,7 @@ ANSWER_S: float  # of what an agent or a worker's I/O thread answers
 HEAD_ANSWER_S: float  # of a head that may just be coming back
 STOP_GRACE_S: float  # SIGTERM until SIGKILL
 HOLD_MAX_S: float  # of one question that waits: it is asked again then
+SESSION_TTL_S: float  # of sessions of generation without a turn
 WAIT_S: float  # for a call, a key or a barrier, unless told otherwise
 DTYPES: list[str]  # of tensors in plain data, by their codes
 
@@ -582,7 +583,6 @@ class RolloutSample(NamedTuple):
     seq: int
     rid: str
     failure: str
-    cache: tuple[int, int]  # (epoch, weights) of the replica when it was done
     is_done: bool  # it belongs to the group
 
 class RolloutGroup(NamedTuple):
@@ -630,6 +630,7 @@ class Rollout:
         slots: int,
         kv_tokens: int,
         mesh: tuple[int, int, int],  # tp, cp, pp
+        session_ttl: float,
     ) -> None: ...
     @staticmethod
     def history_of(role: str, /) -> str | None:
@@ -664,14 +665,14 @@ class Rollout:
         prompt_tokens: int,
         max_new_tokens: int,
         hint: int,
-        replica: int,
-        epoch: int,
-        weights: int,
-        turn: int,
+        session: int,  # 0: none
         seconds: float | None,
         before: tuple[bytes, bytes | None, bytes] | None,
         /,
     ) -> int: ...
+    def session_open(self, key: int, turn: int, /) -> int: ...
+    def session_finish(self, session: int, /) -> None: ...
+    def session_replica(self, session: int, /) -> int | None: ...
     def pull(self, groups: int, /) -> list[RolloutGroup] | None: ...
     def lease(self, groups: int, /) -> tuple[int, list[RolloutGroup]] | None: ...
     def consumed(self, batch: int, /) -> None: ...

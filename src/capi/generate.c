@@ -39,6 +39,7 @@ rollout_options(const struct muster_scheduler_options *o)
         .tp = o->tp,
         .cp = o->cp,
         .pp = o->pp,
+        .session_ttl_ns = o->session_ttl_ns,
         .core = {.seed = o->seed,
                  .chunk = o->chunk,
                  .staleness_max = o->max_staleness < 0 || o->max_staleness > NEVER_STALE
@@ -134,11 +135,29 @@ int muster_scheduler_submit(struct muster_scheduler *s,
         .hint = o.hint,
         .replica = o.replica < 0 ? MS_NOWHERE : (uint32_t)o.replica,
         .turn = o.turn,
+        .session = o.session,
         .deadline_ns = ms_deadline_ns(
             ms_now_ns(), o.timeout_ns ? o.timeout_ns : MS_CALL_TIMEOUT_NS)};
     ms_capi_replicas_follow(s);
     rc = ms_rollout_submit(s->rollout, &submit, group, &why);
     return rc < 0 ? ms_capi_error(&why, err) : 0;
+}
+
+int muster_scheduler_session(struct muster_scheduler *s,
+                             uint64_t key,
+                             uint32_t turn,
+                             uint64_t *session,
+                             struct muster_error *err)
+{
+    struct ms_error why = {0};
+    int rc = ms_rollout_session_open(s->rollout, key, turn, session, &why);
+
+    return rc < 0 ? ms_capi_error(&why, err) : 0;
+}
+
+int muster_scheduler_session_finish(struct muster_scheduler *s, uint64_t session)
+{
+    return ms_rollout_session_finish(s->rollout, session);
 }
 
 int ms_capi_generate_wait(struct muster_scheduler *s,

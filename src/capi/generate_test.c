@@ -501,6 +501,40 @@ static void test_a_replica_of_several_ranks(void **state)
     assert_null(muster_scheduler_create(cluster, &o, &err));
 }
 
+/* Turns go where the prefix is, until the session is finished or forgotten. */
+static void test_sessions(void **state)
+{
+    struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
+    struct muster_submit_options turn = MUSTER_SUBMIT_OPTIONS;
+    SCHEDULER s = NULL;
+    VALUE prompt = one(5);
+    uint64_t talk, group;
+    int32_t replica = -1;
+
+    (void)state;
+    o.session_ttl_ns = 300 * MS_NS_PER_MS;
+    s = make(o);
+    turn.max_new_tokens = 5;
+    assert_int_equal(muster_scheduler_session(s, 5, 0, &talk, &err), 0);
+    for (turn.session = talk; turn.turn < 4; turn.turn++) {
+        SAMPLES done = NULL;
+        struct muster_sample sample;
+
+        assert_int_equal(muster_scheduler_submit(s, prompt, &turn, &group, &err), 0);
+        assert_int_equal(muster_scheduler_wait(s, group, WAIT_NS, &done, &err), 0);
+        assert_true(muster_samples_at(done, 0, &sample));
+        assert_true(replica == -1 || sample.replica == replica);
+        replica = sample.replica;
+    }
+    assert_int_equal(muster_scheduler_session_finish(s, talk), 0);
+    assert_int_equal(muster_scheduler_session_finish(s, talk), -ENOENT);
+    assert_int_equal(muster_scheduler_submit(s, prompt, &turn, &group, &err), -ENOENT);
+    assert_non_null(strstr(err.message, "session"));
+    assert_int_equal(muster_scheduler_session(s, 5, 4, &turn.session, &err), 0);
+    usleep(400000);
+    assert_int_equal(muster_scheduler_session_finish(s, turn.session), -ENOENT);
+}
+
 static void test_misuse(void **state)
 {
     struct muster_scheduler_options o = MUSTER_SCHEDULER_OPTIONS;
@@ -532,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_a_forked_child),
         cmocka_unit_test(test_weights_filter_and_pause),
         cmocka_unit_test(test_a_replica_of_several_ranks),
+        cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_misuse),
     };
 

@@ -35,6 +35,7 @@ static const struct {
     TIME(probe),
     ROW(U32, poison),
     TIME(rebalance),
+    TIME(session_ttl),
     ROW(NUMBER, ageing),
     ROW(U64, seed),
 };

@@ -89,6 +89,7 @@ static const struct ms_yaml_field generation_fields[] = {
     {"probe", check_seconds, 0, false},
     {"poison", check_least_one, 0, false},
     {"rebalance", check_seconds, 0, false},
+    {"session_ttl", check_seconds, 0, false},
     {"ageing", check_seconds, 0, false},
     {"seed", check_amount, 0, false},
     {0},

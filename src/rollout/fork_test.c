@@ -29,6 +29,9 @@ static bool refuses(struct ms_rollout *r)
            ms_rollout_limit(r, 1) == -ECHILD && ms_rollout_drain(r, &n, 1) == -ECHILD &&
            ms_rollout_undrain(r, &n, 1) == -ECHILD &&
            ms_rollout_replica(r, 0, &n) == -ECHILD &&
+           ms_rollout_session_open(r, 1, 0, &id, NULL) == -ECHILD &&
+           ms_rollout_session_finish(r, 1) == -ECHILD &&
+           ms_rollout_session_replica(r, 1, &n) == -ECHILD &&
            ms_rollout_pull(r, 1, &g) == -ECHILD &&
            ms_rollout_lease(r, 1, &g, &id) == -ECHILD &&
            ms_rollout_consumed(r, 1) == -ECHILD &&

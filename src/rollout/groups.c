@@ -165,7 +165,8 @@ static bool begin_behind(struct group *g, const struct ms_rollout_sample *before
     return to->tokens && to->runs && (to->logprobs || !before->logprobs);
 }
 
-static struct group *group_make(struct ms_rollout *r, const struct ms_rollout_submit *s)
+static struct group *
+group_make(struct ms_rollout *r, const struct ms_rollout_submit *s, uint64_t key)
 {
     uint32_t count = s->samples + s->surplus;
     struct group *g = calloc(1, sizeof *g);
@@ -173,7 +174,7 @@ static struct group *group_make(struct ms_rollout *r, const struct ms_rollout_su
     if (!g)
         return NULL;
     ms_list_init(&g->link);
-    g->out = result_make(r->last_group + 1, s->key, count);
+    g->out = result_make(r->last_group + 1, key, count);
     g->requests = calloc(count, sizeof *g->requests);
     g->prompt = muster_value_copy(s->prompt);
     g->sampling = s->sampling ? muster_value_copy(s->sampling) : NULL;
@@ -256,25 +257,27 @@ static void is_over(struct ms_rollout *r, struct group *g)
         ms_map_remove(&r->keys, g->out->key);
 }
 
-static int
-enter(struct ms_rollout *r, struct group *g, const struct ms_rollout_submit *s)
+static int enter(struct ms_rollout *r,
+                 struct group *g,
+                 const struct ms_rollout_submit *s,
+                 const struct ms_gen_turn *t)
 {
     const struct ms_generate_event e = {
         .what = MS_SUBMIT,
         .id = g->out->id,
-        .key = s->key,
+        .key = t->key,
         .samples = s->samples,
         .surplus = s->surplus,
         .prompt = prompt_tokens(s),
         .max_new = s->max_new_tokens,
         .hint = s->hint,
-        .replica = s->replica,
-        .epoch = s->epoch,
-        .version = s->weights,
-        .turn = (uint8_t)(s->turn < UINT8_MAX ? s->turn : UINT8_MAX),
+        .replica = t->replica,
+        .epoch = t->epoch,
+        .version = t->weights,
+        .turn = (uint8_t)(t->turn < UINT8_MAX ? t->turn : UINT8_MAX),
         .tokens = s->before ? (uint32_t)s->before->count : 0,
         .attempt = s->before ? oldest_version(s->before) : 0,
-        .keep = has_sibling(r, s->key, s->turn),
+        .keep = has_sibling(r, t->key, t->turn),
         .deadline_ns = s->deadline_ns == MS_NEVER ? 0 : s->deadline_ns};
     int rc = ms_map_add(&r->groups, g->out->id, g);
 
@@ -291,16 +294,19 @@ int ms_rollout_submit(struct ms_rollout *r,
                       uint64_t *group,
                       struct ms_error *err)
 {
+    struct ms_gen_turn turn;
     struct group *g;
     int rc = check(s, err);
     MS_ROLLOUT_ENTER(r, ms_error_set(err, -ECHILD, MS_ROLLOUT_FORKED));
 
     if (rc == 0 && (rc = ms_rollout_check(r)) < 0)
         ms_error_set(err, rc, "the scheduler is closed");
+    if (rc == 0 && (rc = ms_rollout_turn_of(r, s, &turn)) < 0)
+        ms_error_set(err, rc, "its session was finished, or was idle for too long");
     if (rc < 0)
         return rc;
-    g = group_make(r, s);
-    rc = g ? enter(r, g, s) : -ENOMEM;
+    g = group_make(r, s, turn.key);
+    rc = g ? enter(r, g, s, &turn) : -ENOMEM;
     if (rc < 0) {
         if (g)
             group_free(g);
@@ -309,7 +315,9 @@ int ms_rollout_submit(struct ms_rollout *r,
     for (uint32_t i = 0; i < g->out->count; i++)
         ms_rollout_rid_print(
             r, ms_scheduler_request(r->core, g->out->id, i), g->out->samples[i].rid);
-    is_open(r, g, s->turn);
+    is_open(r, g, turn.turn);
+    if (s->session && ms_gen_sessions_begin(r->sessions, s->session) == 0)
+        g->session = s->session;
     *group = r->last_group = g->out->id;
     r->submitted++;
     if (r->tick_ns > ms_now_ns() + MS_ROLLOUT_BURST_NS)
@@ -347,6 +355,7 @@ void ms_rollout_group_ready(struct ms_rollout *r, uint64_t id)
     if (!g)
         return;
     is_over(r, g);
+    ms_rollout_turn_over(r, g);
     g->state = r->has_filter ? GROUP_JUDGED : GROUP_READY;
     if (r->has_filter)
         ms_list_add_tail(&r->judged, &g->link);
@@ -364,6 +373,7 @@ void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why)
     ms_list_remove(&g->link);
     g->state = GROUP_DROPPED;
     g->out->why = why;
+    ms_rollout_turn_over(r, g);
     r->learnt++;
     ms_list_add_tail(&r->dropped, &g->link);
     ms_rollout_news(r);

@@ -161,13 +161,14 @@ static void tick(struct ms_rollout *r)
 {
     const struct ms_generate_event e = {.what = MS_TICK};
     int64_t now_ns = ms_now_ns(), seek_ns = ms_rollout_replicas_tick(r, now_ns);
+    int64_t forget_ns = ms_gen_sessions_expire(r->sessions, now_ns);
 
     r->armed_ns = r->tick_ns = MS_NEVER;
     if (r->history && r->learnt != r->saved && now_ns >= r->save_ns) {
         ms_rollout_history_save(r);
         r->save_ns = now_ns + MS_ROLLOUT_SAVE_NS;
     }
-    r->tick_ns = seek_ns;
+    r->tick_ns = seek_ns < forget_ns ? seek_ns : forget_ns;
     if (r->history && r->learnt != r->saved && r->save_ns < r->tick_ns)
         r->tick_ns = r->save_ns;
     ms_rollout_step(r, &e);
@@ -258,6 +259,7 @@ static void free_all(struct ms_rollout *r)
     ms_map_finish(&r->keys);
     ms_scheduler_destroy(r->core);
     ms_lengths_destroy(r->lengths);
+    ms_gen_sessions_destroy(r->sessions);
     pthread_cond_destroy(&r->has_news);
     pthread_mutex_destroy(&r->lock);
     free(r->replicas);
@@ -305,6 +307,7 @@ static void init(struct ms_rollout *r, const struct ms_rollout_options *o)
     r->marks = calloc(MS_ROLLOUT_MARKS, sizeof *r->marks);
     r->lengths =
         ms_lengths_create(o->history_prompts ? o->history_prompts : HISTORY_PROMPTS);
+    r->sessions = ms_gen_sessions_create(o->session_ttl_ns);
     r->loop = ms_loop_create();
     r->inbox = ms_inbox_create();
 }
@@ -349,8 +352,8 @@ struct ms_rollout *ms_rollout_create(const struct ms_rollout_options *o,
         ms_error_set(err, -EINVAL, "a replica needs slots");
         goto fail;
     }
-    if (!r->engine || !r->lengths || !r->loop || !r->inbox || !r->marks ||
-        (o->history && *o->history && !r->history)) {
+    if (!r->engine || !r->lengths || !r->sessions || !r->loop || !r->inbox ||
+        !r->marks || (o->history && *o->history && !r->history)) {
         ms_error_set(err, -ENOMEM, "no memory for a rollout");
         goto fail;
     }

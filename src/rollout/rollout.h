@@ -37,6 +37,7 @@
 #include "base/error.h"
 #include "generate/explain.h"
 #include "generate/scheduler.h"
+#include "generate/sessions.h"
 #include "muster/value.h"
 #include "wire/client/client.h"
 
@@ -73,6 +74,7 @@ struct ms_rollout_options {
     uint32_t slots;         /* of each replica, at least 1 */
     uint32_t kv_tokens;     /* that its cache holds; 0: no limit */
     uint32_t tp, cp, pp;    /* ranks of one replica: sizes of the mesh; 0: 1 */
+    int64_t session_ttl_ns; /* 0: MS_GEN_SESSION_TTL_NS */
 };
 
 /* Where the lengths of a role are kept in a job that has a folder for its checkpoints, for the
@@ -133,19 +135,33 @@ struct ms_rollout_submit {
     uint32_t samples, surplus;
     uint32_t prompt_tokens; /* 0: the length of a list, else of a text by 4 */
     uint32_t max_new_tokens;
-    uint32_t hint;           /* expected tokens; 0: none */
-    uint32_t replica;        /* where its prefix is warm, or MS_NOWHERE */
-    uint32_t epoch, weights; /* as the sample had them that made it; epoch 0: as now */
-    uint32_t turn;           /* of its session, from 0 */
-    int64_t deadline_ns;     /* absolute; MS_NEVER: none */
+    uint32_t hint;       /* expected tokens; 0: none */
+    uint64_t session;    /* whose next turn it is; 0: of none */
+    uint32_t replica;    /* of none: where its prefix is warm, or MS_NOWHERE */
+    uint32_t turn;       /* of none: of its conversation, from 0 */
+    int64_t deadline_ns; /* absolute; MS_NEVER: none */
     /* What its one sample has already, or NULL; copied. It goes on behind these tokens, which
      * count in max_new_tokens. Of it only tokens, logprobs, count and runs are looked at. */
     const struct ms_rollout_sample *before;
 };
+/* -ENOENT: there is no such session (any more). */
 int ms_rollout_submit(struct ms_rollout *r,
                       const struct ms_rollout_submit *s,
                       uint64_t *group,
                       struct ms_error *err);
+
+/* A conversation, whose turns go where its prefix is. `key` is that of its turns, in the history
+ * (0: none); `turn` that of the first one. One that has no turn under way and had none for the
+ * time to live is forgotten. */
+int ms_rollout_session_open(struct ms_rollout *r,
+                            uint64_t key,
+                            uint32_t turn,
+                            uint64_t *id,
+                            struct ms_error *err);
+/* -ENOENT: there is no such (any more). */
+int ms_rollout_session_finish(struct ms_rollout *r, uint64_t id);
+/* That has its prefix, or MS_NOWHERE. -ENOENT. */
+int ms_rollout_session_replica(struct ms_rollout *r, uint64_t id, uint32_t *replica);
 
 struct ms_rollout_run {
     uint32_t version, tokens; /* so many tokens of that version, in order */
@@ -253,6 +269,7 @@ struct ms_rollout_replica_stats {
 struct ms_rollout_stats {
     struct ms_scheduler_stats core;
     uint64_t submitted;
+    uint64_t sessions; /* that are open */
     uint32_t version;
     double bias, correlation;
 };

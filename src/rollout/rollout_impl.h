@@ -7,6 +7,7 @@
  * replicas.c  replicas: up, down, sought, let go, measured
  * chunk.c     what engines send
  * groups.c    groups and their samples, until they are over
+ * sessions.c  conversations: what their next turn begins with
  * batches.c   groups that are over are handed out
  * weights.c   updates of the weights
  * look.c      numbers, explanations, the timeline
@@ -99,6 +100,7 @@ struct group {
     enum group_state state;
     uint64_t batch; /* LEASED: in this one */
     uint32_t max_new;
+    uint64_t session; /* whose turn it is, as long as it is under way; 0: of none */
     struct ms_rollout_group *out;
     struct request *requests; /* by seq */
     struct muster_value *prompt, *sampling;
@@ -118,6 +120,7 @@ struct ms_rollout {
     int64_t armed_ns, tick_ns;
     char *engine, *history;
     struct ms_lengths *lengths;
+    struct ms_gen_sessions *sessions;
     struct ms_scheduler *core;
     uint64_t nonce;
     struct ms_map groups, requests, calls; /* by id, id, tag */
@@ -253,6 +256,14 @@ void ms_rollout_group_dropped(struct ms_rollout *r, uint64_t id, uint16_t why);
 void ms_rollout_groups_finish(struct ms_rollout *r);
 /* NULL: out of memory. */
 struct ms_rollout_group *ms_rollout_group_copy(const struct ms_rollout_group *g);
+
+/* sessions.c */
+/* What this submit begins with, by its session or by itself. -ENOENT: there is no such. */
+int ms_rollout_turn_of(struct ms_rollout *r,
+                       const struct ms_rollout_submit *s,
+                       struct ms_gen_turn *out);
+/* Its samples are there, or it was dropped. */
+void ms_rollout_turn_over(struct ms_rollout *r, struct group *g);
 
 /* batches.c */
 /* It is part of the batch that was begun last. */

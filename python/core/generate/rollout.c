@@ -84,19 +84,21 @@ int64_t core_rollout_span_ns(double seconds)
 
 static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
 {
-    static const char *const names[] = {
-        "engine",        "role",      "policy",    "seed",    "chunk",
-        "max_staleness", "batch",     "filter",    "poison",  "silence",
-        "probe",         "rebalance", "ageing",    "history", "history_prompts",
-        "version",       "slots",     "kv_tokens", "mesh",    NULL};
+    static const char *const names[] = {"engine",  "role",        "policy",
+                                        "seed",    "chunk",       "max_staleness",
+                                        "batch",   "filter",      "poison",
+                                        "silence", "probe",       "rebalance",
+                                        "ageing",  "history",     "history_prompts",
+                                        "version", "slots",       "kv_tokens",
+                                        "mesh",    "session_ttl", NULL};
     MS_CLEANUP(core_unref) PyObject *none = PyTuple_New(0);
-    double silence, probe, rebalance, ageing;
+    double silence, probe, rebalance, ageing, ttl;
     unsigned long long seed, prompts;
     int filter;
 
     if (!none || !PyArg_ParseTupleAndKeywords(none,
                                               kwargs,
-                                              "$sssKIIIpIddddzKIII(III)",
+                                              "$sssKIIIpIddddzKIII(III)d",
                                               CORE_NAMES(names),
                                               &o->engine,
                                               &o->role,
@@ -118,7 +120,8 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
                                               &o->kv_tokens,
                                               &o->tp,
                                               &o->cp,
-                                              &o->pp))
+                                              &o->pp,
+                                              &ttl))
         return -1;
     o->core.seed = seed;
     o->core.filter = filter;
@@ -126,6 +129,7 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
     o->core.probe_ns = core_rollout_span_ns(probe);
     o->core.rebalance_ns = core_rollout_span_ns(rebalance);
     o->core.ageing = ageing;
+    o->session_ttl_ns = core_rollout_span_ns(ttl);
     o->history_prompts = (size_t)prompts;
     return 0;
 }
@@ -258,6 +262,7 @@ OF_NUMBER(cancel, uint64_t, ms_rollout_cancel)
 OF_NUMBER(consumed, uint64_t, ms_rollout_consumed)
 OF_NUMBER(give_back, uint64_t, ms_rollout_give_back)
 OF_NUMBER(weights_ready, uint32_t, ms_rollout_weights_ready)
+OF_NUMBER(session_finish, uint64_t, ms_rollout_session_finish)
 OF_NUMBER(pause, enum ms_weights_mode, ms_rollout_pause)
 
 #define PLAIN(name, call)                                                              \
@@ -416,6 +421,9 @@ static PyMethodDef rollout_methods[] = {
     {"undrain", core_rollout_undrain, METH_O, NULL},
     {"rank", core_rollout_rank, METH_O, NULL},
     {"submit", core_rollout_submit, METH_VARARGS, NULL},
+    {"session_open", core_rollout_session_open, METH_VARARGS, NULL},
+    {"session_finish", rollout_session_finish, METH_O, NULL},
+    {"session_replica", core_rollout_session_replica, METH_O, NULL},
     {"pull", core_rollout_pull, METH_O, NULL},
     {"history_of", rollout_history_of, METH_O | METH_STATIC, NULL},
     {"lease", core_rollout_lease, METH_O, NULL},

@@ -56,9 +56,8 @@ static int take_before(PyObject *given, struct ms_rollout_sample *s)
     return -1;
 }
 
-/* (key, prompt, sampling or None, samples, surplus, prompt_tokens, max_new_tokens, hint, replica
- * or -1, epoch, weights, turn, seconds or None, what its sample has already or None): the
- * group's id. */
+/* (key, prompt, sampling or None, samples, surplus, prompt_tokens, max_new_tokens, hint, session
+ * or 0, seconds or None, what its sample has already or None): the group's id. */
 PyObject *core_rollout_submit(PyObject *self, PyObject *args)
 {
     struct ms_rollout *r = core_rollout_get(self);
@@ -68,13 +67,13 @@ PyObject *core_rollout_submit(PyObject *self, PyObject *args)
     PyObject *prompt_object, *sampling_object, *seconds, *before_object;
     struct ms_rollout_sample before = {0};
     struct ms_error err = {0};
-    unsigned long long key;
+    unsigned long long key, session;
     uint64_t group = 0;
-    int replica, rc;
+    int rc;
 
     if (!r ||
         !PyArg_ParseTuple(args,
-                          "KOOIIIIIiIIIOO",
+                          "KOOIIIIIKOO",
                           &key,
                           &prompt_object,
                           &sampling_object,
@@ -83,10 +82,7 @@ PyObject *core_rollout_submit(PyObject *self, PyObject *args)
                           &s.prompt_tokens,
                           &s.max_new_tokens,
                           &s.hint,
-                          &replica,
-                          &s.epoch,
-                          &s.weights,
-                          &s.turn,
+                          &session,
                           &seconds,
                           &before_object) ||
         take_before(before_object, &before) < 0 ||
@@ -101,13 +97,47 @@ PyObject *core_rollout_submit(PyObject *self, PyObject *args)
     s.key = key;
     s.prompt = prompt;
     s.sampling = sampling;
-    s.replica = replica < 0 ? MS_NOWHERE : (uint32_t)replica;
+    s.session = session;
+    s.replica = MS_NOWHERE;
     Py_BEGIN_ALLOW_THREADS;
     rc = ms_rollout_submit(r, &s, &group, &err);
     Py_END_ALLOW_THREADS;
     if (rc == -EINVAL)
         return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    if (rc == -ENOENT)
+        return PyErr_Format(PyExc_LookupError, "%s", err.text);
     return rc < 0 ? core_raise(&err) : PyLong_FromUnsignedLongLong(group);
+}
+
+/* (key, turn): the id of a session. */
+PyObject *core_rollout_session_open(PyObject *self, PyObject *args)
+{
+    struct ms_error err = {0};
+    unsigned long long key;
+    uint64_t id = 0;
+    unsigned turn;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "KI", &key, &turn))
+        return NULL;
+    rc = ms_rollout_session_open(core_rollout_get(self), key, turn, &id, &err);
+    return rc < 0 ? core_raise(&err) : PyLong_FromUnsignedLongLong(id);
+}
+
+/* (id): the replica that has its prefix, or None. LookupError: there is no such session. */
+PyObject *core_rollout_session_replica(PyObject *self, PyObject *number)
+{
+    unsigned long long id = PyLong_AsUnsignedLongLong(number);
+    uint32_t replica = MS_NOWHERE;
+    int rc;
+
+    if (PyErr_Occurred())
+        return NULL;
+    rc = ms_rollout_session_replica(core_rollout_get(self), id, &replica);
+    if (rc < 0)
+        return core_rollout_raise(rc, "session");
+    return replica == MS_NOWHERE ? Py_NewRef(Py_None)
+                                 : PyLong_FromUnsignedLong(replica);
 }
 
 static PyObject *one_or_none(int rc, struct ms_rollout_group *g, const char *what)

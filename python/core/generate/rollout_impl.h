@@ -32,6 +32,8 @@ PyObject *core_rollout_restored(PyObject *self, PyObject *rank);
 
 /* Methods about groups. */
 PyObject *core_rollout_submit(PyObject *self, PyObject *args);
+PyObject *core_rollout_session_open(PyObject *self, PyObject *args);
+PyObject *core_rollout_session_replica(PyObject *self, PyObject *number);
 PyObject *core_rollout_pull(PyObject *self, PyObject *number);
 PyObject *core_rollout_lease(PyObject *self, PyObject *number);
 PyObject *core_rollout_take(PyObject *self, PyObject *number);

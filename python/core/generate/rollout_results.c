@@ -15,7 +15,6 @@ static PyStructSequence_Field sample_fields[] = {
     {"seq", NULL},
     {"rid", NULL},
     {"failure", "empty: none"},
-    {"cache", "(epoch, weights) of the replica when it was done"},
     {"is_done", "it belongs to the group"},
     {NULL, NULL}};
 
@@ -127,7 +126,7 @@ static PyObject *sample_object(const struct ms_rollout_sample *s)
     if (!reason)
         return NULL;
     return named(SAMPLE,
-                 Py_BuildValue("(OOOOliIsO(II)O)",
+                 Py_BuildValue("(OOOOliIsOO)",
                                tokens,
                                logprobs,
                                versions,
@@ -137,8 +136,6 @@ static PyObject *sample_object(const struct ms_rollout_sample *s)
                                (unsigned)s->seq,
                                s->rid,
                                failure,
-                               s->epoch,
-                               s->weights,
                                s->is_done ? Py_True : Py_False));
 }
 
@@ -217,9 +214,11 @@ PyObject *core_rollout_stats(struct ms_rollout *r)
     if (!replicas)
         return NULL;
 #define COUNT(name) #name, (unsigned long long)s.core.name
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsIsdsdsO}",
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsIsdsdsO}",
                          "submitted",
                          (unsigned long long)s.submitted,
+                         "sessions",
+                         (unsigned long long)s.sessions,
                          COUNT(live),
                          COUNT(queued),
                          COUNT(running),

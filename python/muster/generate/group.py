@@ -61,7 +61,6 @@ class Sample:
     seq: int
     rid: str
     failure: str = field(default="", repr=False)
-    _cache: tuple[int, int] = field(default=(0, 0), repr=False)  # that has its prefix
 
 
 def _sample(told: RolloutSample) -> Sample:
@@ -75,7 +74,6 @@ def _sample(told: RolloutSample) -> Sample:
         seq=told.seq,
         rid=told.rid,
         failure=told.failure,
-        _cache=told.cache,
     )
 
 
@@ -93,7 +91,6 @@ class Group:
         self.n = n
         self.samples: list[Sample] = []
         self.error: GroupDropped | None = None
-        self.session: Any = None
         self._is_over = False
         self._was_raised = False
         self._scheduler = scheduler
@@ -105,8 +102,6 @@ class Group:
         if told.why is not None:
             self.error = self._dropped(told.why)
         self._is_over = True
-        if self.session is not None:
-            self.session._ended(self)
         return self
 
     def _dropped(self, why: str) -> GroupDropped:

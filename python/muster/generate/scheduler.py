@@ -9,7 +9,7 @@ from functools import wraps
 
 from muster._cluster.binding import UNKNOWN
 from muster._cluster.role import generation
-from muster._core import WAIT_S, Rollout
+from muster._core import SESSION_TTL_S, WAIT_S, Rollout
 from muster.generate.delivery import Delivery
 from muster.generate.group import Group, Groups, Sample
 from muster.generate.lease import Lease
@@ -59,6 +59,7 @@ class Scheduler:
     submit or None, is asked for another.
     silence: seconds without a token after which a request is sent elsewhere, and a replica is
     asked whether it lives (0: never); probe: seconds that it has to answer.
+    session_ttl: seconds without a turn after which a session is forgotten.
     failed: "raise" (groups that failed are raised by get_batch and by iteration, once) or
     "skip" (they are only counted).
 
@@ -89,6 +90,7 @@ class Scheduler:
         ageing: float = 0.0,
         seed: int = 0,
         version: int = 0,
+        session_ttl: float = SESSION_TTL_S,
     ) -> None:
         if failed not in ("raise", "skip"):
             raise ValueError(f'failed: "raise" or "skip": {failed!r}')
@@ -122,6 +124,7 @@ class Scheduler:
             slots=slots,
             kv_tokens=kv_tokens or 0,
             mesh=mesh,
+            session_ttl=session_ttl,
         )
         self._waiter = Waiter(self._core, self._state)
         self._delivery = Delivery(
@@ -200,13 +203,15 @@ class Scheduler:
         it is, where its length does not say so. resume: a sample of a group that was
         cancelled, to go on behind its tokens, which count in max_new_tokens; n is 1.
         """
-        warm = -1 if session is None or session.replica is None else session.replica
         name = contents(prompt) if key is None else key
+        of = 0
+        if session is not None:
+            of, name = session._id, session.key if key is None else key
         with self._lock:
             self._delivery.serve_dropped()
             self._follow()
             id = self._core.submit(
-                number(name),
+                0 if session is not None and key is None else number(name),
                 prompt,
                 None if sampling is None else dict(sampling),
                 n,
@@ -214,19 +219,16 @@ class Scheduler:
                 prompt_tokens,
                 max_new_tokens,
                 hint,
-                warm,
-                *((0, 0) if session is None else session._cache),
-                0 if session is None else max(session.turns - 1, 0),
+                of,
                 deadline,
                 None if resume is None else behind(resume),
             )
             group = self._delivery.open[id] = Group(self, id, name, prompt, n)
-            group.session = session
         return group
 
     def session(self, key: Hashable = None) -> Session:
-        """Turns of one conversation."""
-        return Session(self, object() if key is None else key)
+        """Turns of one conversation. `with sched.session() as talk:`, or finish() it."""
+        return Session(self, key)
 
     def cancel(self, what: Group | str | None = None) -> None:
         """A group, one request by its rid (its group then wants one less), or all."""
