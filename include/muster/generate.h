@@ -286,6 +286,12 @@ MUSTER_API int muster_scheduler_resume(struct muster_scheduler *s);
 
 MUSTER_API void muster_scheduler_get_stats(struct muster_scheduler *s,
                                            struct muster_scheduler_stats *out);
+/* How often the history was written, and how often not; *error: why not, the last time ("": it
+ * always was). */
+MUSTER_API void muster_scheduler_get_history(struct muster_scheduler *s,
+                                             uint64_t *saves,
+                                             uint64_t *failures,
+                                             struct muster_error *error);
 /* How far the lengths of what was delivered are from those of all that was generated, 0 to 1:
  * surplus prefers short answers. */
 MUSTER_API double muster_scheduler_bias(struct muster_scheduler *s);

@@ -47,6 +47,19 @@ int muster_scheduler_explain(struct muster_scheduler *s,
     return rid ? ms_rollout_explain(s->rollout, rid, &x, text, size) : -ENOENT;
 }
 
+void muster_scheduler_get_history(struct muster_scheduler *s,
+                                  uint64_t *saves,
+                                  uint64_t *failures,
+                                  struct muster_error *error)
+{
+    struct ms_rollout_stats now;
+
+    ms_rollout_stats(s->rollout, &now);
+    *saves = now.saves.saves;
+    *failures = now.saves.failures;
+    muster_error_set(error, now.saves.failures ? -EIO : 0, NULL, "%s", now.saves.error);
+}
+
 double muster_scheduler_bias(struct muster_scheduler *s)
 {
     struct ms_rollout_stats now;

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { WAYS = 8 }; /* entries that a key can be at */
+enum { WAYS = 8 };    /* entries that a key can be at */
+enum { PART = 1024 }; /* rows that are saved at once */
 
 #define SAMPLES_MAX 32.0 /* what the past is worth at most, in samples */
 #define FADE        0.7  /* of the past, at the first visit by another version */
@@ -348,22 +349,43 @@ double ms_length_below(struct ms_length_guess g,
 
 static const char magic[8] = "mslen001";
 
-int ms_lengths_save(const struct ms_lengths *l, struct ms_buf *out)
-{
-    uint64_t count = 0;
+struct head {
+    char magic[8];
+    uint64_t count;
+    struct length_prior prior;
+};
 
-    for (size_t i = 0; i < l->rows * WAYS; i++)
-        count += l->at[i].key != 0;
-    if (ms_buf_reserve(out,
-                       sizeof magic + sizeof count + sizeof l->prior +
-                           count * sizeof *l->at) < 0)
-        return -ENOMEM;
-    ms_buf_append(out, magic, sizeof magic);
-    ms_buf_append(out, &count, sizeof count);
-    ms_buf_append(out, &l->prior, sizeof l->prior);
-    for (size_t i = 0; i < l->rows * WAYS; i++)
-        if (l->at[i].key != 0)
-            ms_buf_append(out, &l->at[i], sizeof l->at[i]);
+static int save_row(const struct length_entry *row, uint64_t *count, struct ms_buf *out)
+{
+    for (int i = 0; i < WAYS; i++) {
+        if (row[i].key == 0)
+            continue;
+        if (ms_buf_append(out, &row[i], sizeof row[i]) < 0)
+            return -ENOMEM;
+        ++*count;
+    }
+    return 0;
+}
+
+int ms_lengths_save(const struct ms_lengths *l,
+                    struct ms_lengths_saving *s,
+                    struct ms_buf *out)
+{
+    struct head head = {.prior = l->prior};
+    size_t end = s->row + PART < l->rows ? s->row + PART : l->rows;
+    int rc = 0;
+
+    if (s->row == 0) /* memory that is not used costs nothing, and growing would */
+        rc = ms_buf_reserve(out, sizeof head + l->rows * WAYS * sizeof *l->at);
+    if (rc == 0 && s->row == 0)
+        rc = ms_buf_append(out, &head, sizeof head);
+    for (; rc == 0 && s->row < end; s->row++)
+        rc = save_row(l->at + s->row * WAYS, &s->count, out);
+    if (rc < 0 || s->row < l->rows)
+        return rc < 0 ? rc : 1;
+    memcpy(head.magic, magic, sizeof head.magic);
+    head.count = s->count;
+    memcpy(out->data, &head, sizeof head);
     return 0;
 }
 
@@ -385,28 +407,27 @@ int ms_lengths_load(struct ms_lengths *l,
                     struct ms_error *err)
 {
     const char *at = bytes;
-    struct length_prior prior;
     struct length_entry e;
-    uint64_t count;
-    size_t head = sizeof magic + sizeof count + sizeof prior;
+    struct head head;
 
-    if (len < head || memcmp(at, magic, sizeof magic) != 0)
+    if (len < sizeof head || memcmp(at, magic, sizeof magic) != 0)
         return ms_error_set(err, -EBADMSG, "not a history of lengths");
-    memcpy(&count, at + sizeof magic, sizeof count);
-    memcpy(&prior, at + sizeof magic + sizeof count, sizeof prior);
-    if (count != (len - head) / sizeof e || (len - head) % sizeof e != 0 ||
-        !prior_is_sane(&prior))
+    memcpy(&head, at, sizeof head);
+    at += sizeof head;
+    len -= sizeof head;
+    if (head.count != len / sizeof e || len % sizeof e != 0 ||
+        !prior_is_sane(&head.prior))
         return ms_error_set(
             err, -EBADMSG, "a history of lengths that is cut or changed");
-    for (size_t i = 0; i < count; i++) {
-        memcpy(&e, at + head + i * sizeof e, sizeof e);
+    for (size_t i = 0; i < head.count; i++) {
+        memcpy(&e, at + i * sizeof e, sizeof e);
         if (!entry_is_sane(&e))
             return ms_error_set(
                 err, -EBADMSG, "a history of lengths with nonsense in it");
     }
-    l->prior = prior;
-    for (size_t i = 0; i < count; i++) {
-        memcpy(&e, at + head + i * sizeof e, sizeof e);
+    l->prior = head.prior;
+    for (size_t i = 0; i < head.count; i++) {
+        memcpy(&e, at + i * sizeof e, sizeof e);
         *(entry_find(l, e.key) ?: entry_victim(l, e.key)) = e;
         if (e.used > l->clock)
             l->clock = e.used;

@@ -77,8 +77,17 @@ double ms_length_draw(
 /* A mu that could be. */
 double ms_length_draw_mu(struct ms_length_guess g, double unit);
 
-/* As bytes, and back. 0, -ENOMEM; -EBADMSG: not such bytes, nothing has changed. */
-int ms_lengths_save(const struct ms_lengths *l, struct ms_buf *out);
+/* As bytes, in parts, so that whoever holds a lock for it does not hold it for long; what is
+ * learnt between two parts may be in them or not. 1: a part was added, go on; 0: it is whole;
+ * -ENOMEM. `s` begins as zeros, `out` empty. */
+struct ms_lengths_saving {
+    size_t row;
+    uint64_t count;
+};
+int ms_lengths_save(const struct ms_lengths *l,
+                    struct ms_lengths_saving *s,
+                    struct ms_buf *out);
+/* And back. 0, -ENOMEM; -EBADMSG: not such bytes, nothing has changed. */
 int ms_lengths_load(struct ms_lengths *l,
                     const void *bytes,
                     size_t len,

@@ -113,12 +113,13 @@ static void test_saved_and_loaded(void **state)
     MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(500);
     MS_CLEANUP(cleanup_lengths) struct ms_lengths *other = ms_lengths_create(500);
     MS_CLEANUP(ms_buf_finish) struct ms_buf b = {0};
+    struct ms_lengths_saving saving = {0};
     struct ms_error err = {0};
 
     (void)state;
     for (uint64_t key = 1; key <= 200; key++)
         learn(l, key, (uint32_t)(50 * key), 4);
-    assert_int_equal(ms_lengths_save(l, &b), 0);
+    assert_int_equal(ms_lengths_save(l, &saving, &b), 0);
     assert_int_equal(ms_lengths_load(other, b.data, b.len, &err), 0);
     for (uint64_t key = 1; key <= 201; key++)
         assert_true(expects(l, key) == expects(other, key));
@@ -128,6 +129,33 @@ static void test_saved_and_loaded(void **state)
     memset(b.data + b.len - 16, 0xff, 8); /* not numbers */
     assert_int_equal(ms_lengths_load(other, b.data, b.len, NULL), -EBADMSG);
     assert_true(expects(l, 7) == expects(other, 7));
+}
+
+/* What is learnt while a big one is saved is in it or not, and it is whole. */
+static void test_saved_in_parts(void **state)
+{
+    enum { PROMPTS = 40000 };
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(PROMPTS);
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *other = ms_lengths_create(PROMPTS);
+    MS_CLEANUP(ms_buf_finish) struct ms_buf b = {0};
+    struct ms_lengths_saving saving = {0};
+    uint64_t late = PROMPTS;
+    int parts = 1, rc;
+
+    (void)state;
+    for (uint64_t key = 1; key < PROMPTS / 2; key++)
+        learn(l, key, (uint32_t)key, 4);
+    while ((rc = ms_lengths_save(l, &saving, &b)) == 1) {
+        for (int i = 0; i < 1000; i++)
+            learn(l, ++late, 7, 4);
+        parts++;
+    }
+    assert_int_equal(rc, 0);
+    assert_true(parts > 2);
+    assert_int_equal(ms_lengths_load(other, b.data, b.len, NULL), 0);
+    for (uint64_t key = 1; key < PROMPTS / 2; key++)
+        assert_true(!ms_lengths_has(l, key) || ms_lengths_has(other, key));
+    assert_true(ms_lengths_has(other, 1) && ms_lengths_has(other, PROMPTS / 2 - 1));
 }
 
 static void test_least_recently_used_goes(void **state)
@@ -184,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_remaining),
         cmocka_unit_test(test_draws_agree_with_the_mean),
         cmocka_unit_test(test_saved_and_loaded),
+        cmocka_unit_test(test_saved_in_parts),
         cmocka_unit_test(test_least_recently_used_goes),
         cmocka_unit_test(test_the_past_fades_with_the_version_only),
         cmocka_unit_test(test_turns_have_keys_of_their_own),

@@ -58,7 +58,9 @@ char *ms_rollout_history_of(const char *role)
 struct save {
     struct ms_rollout *r;
     char path[PATH_MAX], temporary[PATH_MAX];
+    struct ms_lengths_saving at;
     struct ms_buf bytes;
+    uint64_t learnt; /* groups that are in it */
 };
 
 static void save_destroy(struct save *s)
@@ -68,16 +70,33 @@ static void save_destroy(struct save *s)
     free(s);
 }
 
-/* Under the lock: the lengths as they are now. NULL: no memory, or the path is too long. */
+static void note(struct ms_rollout *r, int rc, uint64_t learnt)
+{
+    struct ms_error why = {0};
+
+    if (rc == 0) {
+        r->saved = learnt;
+        r->save_stats.saves++;
+        return;
+    }
+    ms_error_sys(&why, rc, "%s", r->history);
+    snprintf(r->save_stats.error, sizeof r->save_stats.error, "%s", why.text);
+    r->save_stats.failures++;
+}
+
+/* Under the lock. NULL: it was noted why not. */
 static struct save *save_prepare(struct ms_rollout *r)
 {
     static _Atomic unsigned number; /* schedulers may have the same path by mistake */
     struct save *s = calloc(1, sizeof *s);
     int length;
 
-    if (!s)
+    if (!s) {
+        note(r, -ENOMEM, 0);
         return NULL;
+    }
     s->r = r;
+    s->learnt = r->learnt;
     ms_buf_init(&s->bytes);
     length = snprintf(s->temporary,
                       sizeof s->temporary,
@@ -85,14 +104,25 @@ static struct save *save_prepare(struct ms_rollout *r)
                       r->history,
                       (int)r->pid,
                       ++number);
-    if (length >= (int)sizeof s->temporary ||
-        ms_lengths_save(r->lengths, &s->bytes) < 0) {
+    if (length >= (int)sizeof s->temporary) {
+        note(r, -ENAMETOOLONG, 0);
         save_destroy(s);
         return NULL;
     }
     snprintf(s->path, sizeof s->path, "%s", r->history);
-    r->saved = r->learnt;
     return s;
+}
+
+/* The lengths as they are now, in parts: tokens wait for none of them for long. */
+static int save_collect(struct save *s)
+{
+    int rc = 1;
+
+    while (rc > 0) {
+        MS_LOCK(&s->r->lock);
+        rc = ms_lengths_save(s->r->lengths, &s->at, &s->bytes);
+    }
+    return rc;
 }
 
 /* The folder of a checkpoint may not be there before the first one is written. */
@@ -115,13 +145,14 @@ static FILE *open_new(const char *path)
 static int write_all(const char *path, const struct ms_buf *bytes)
 {
     MS_CLEANUP(ms_cleanup_file) FILE *f = open_new(path);
-    bool is_whole;
 
     if (!f)
         return -errno;
-    is_whole = fwrite(bytes->data, 1, bytes->len, f) == bytes->len && fflush(f) == 0 &&
-               fdatasync(fileno(f)) == 0;
-    return is_whole ? 0 : -EIO;
+    errno = EIO;
+    return fwrite(bytes->data, 1, bytes->len, f) == bytes->len && fflush(f) == 0 &&
+                   fdatasync(fileno(f)) == 0
+               ? 0
+               : -errno;
 }
 
 /* To another name first: whoever is killed meanwhile leaves the old one. */
@@ -136,23 +167,30 @@ static int save_write(const struct save *s)
     return rc;
 }
 
-static void *save_run(void *arg)
+static void save_do(struct save *s)
 {
-    struct save *s = arg;
     struct ms_rollout *r = s->r;
-    int rc = save_write(s);
+    uint64_t learnt = s->learnt;
+    int rc = save_collect(s);
 
+    if (rc == 0)
+        rc = save_write(s);
     save_destroy(s);
     MS_LOCK(&r->lock);
-    if (rc < 0)
-        r->saved = 0; /* so that it is tried again */
+    note(r, rc, learnt);
     r->is_saving = false;
+}
+
+static void *save_run(void *arg)
+{
+    save_do(arg);
     return NULL;
 }
 
 void ms_rollout_history_save(struct ms_rollout *r)
 {
     struct save *s;
+    int rc;
 
     if (r->is_saving)
         return; /* next time */
@@ -162,9 +200,10 @@ void ms_rollout_history_save(struct ms_rollout *r)
     s = save_prepare(r);
     if (!s)
         return;
-    r->is_saving = r->has_saver = pthread_create(&r->saver, NULL, save_run, s) == 0;
-    if (!r->has_saver) {
-        r->saved = 0;
+    rc = -pthread_create(&r->saver, NULL, save_run, s);
+    r->is_saving = r->has_saver = rc == 0;
+    if (rc < 0) {
+        note(r, rc, 0);
         save_destroy(s);
     }
 }
@@ -181,6 +220,5 @@ void ms_rollout_history_finish(struct ms_rollout *r)
         s = save_prepare(r);
     pthread_mutex_unlock(&r->lock);
     if (s)
-        save_write(s);
-    save_destroy(s);
+        save_do(s);
 }

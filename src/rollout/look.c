@@ -29,7 +29,8 @@ void ms_rollout_stats(struct ms_rollout *r, struct ms_rollout_stats *out)
                                      .sessions = ms_gen_sessions_count(r->sessions),
                                      .version = r->version,
                                      .bias = ms_scheduler_bias(r->core),
-                                     .correlation = ms_lengths_icc(r->lengths)};
+                                     .correlation = ms_lengths_icc(r->lengths),
+                                     .saves = r->save_stats};
 }
 
 bool ms_rollout_replica_stats(struct ms_rollout *r,

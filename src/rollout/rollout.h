@@ -266,12 +266,18 @@ struct ms_rollout_replica_stats {
     uint64_t tokens; /* that have come from it */
     char failure[MS_ROLLOUT_FAILURE];
 };
+/* Of the history. One that fails is tried again after MS_ROLLOUT_SAVE_NS. */
+struct ms_rollout_saves {
+    uint64_t saves, failures;
+    char error[MS_ROLLOUT_FAILURE]; /* of the last one that failed; "": none */
+};
 struct ms_rollout_stats {
     struct ms_scheduler_stats core;
     uint64_t submitted;
     uint64_t sessions; /* that are open */
     uint32_t version;
     double bias, correlation;
+    struct ms_rollout_saves saves;
 };
 void ms_rollout_stats(struct ms_rollout *r, struct ms_rollout_stats *out);
 /* Of replica number `i`; false: there is none. */

@@ -146,6 +146,7 @@ struct ms_rollout {
     uint32_t update_version;
     uint64_t submitted, learnt, saved; /* groups that ended; until the last save */
     int64_t save_ns;
+    struct ms_rollout_saves save_stats;
     pthread_t saver; /* writes the history; if has_saver it is to be joined */
     bool has_saver, is_saving;
     struct ms_rollout_mark *marks; /* a ring */

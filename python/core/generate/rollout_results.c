@@ -204,17 +204,33 @@ static PyObject *replicas_list(struct ms_rollout *r)
     return list;
 }
 
+static PyObject *history_dict(const struct ms_rollout_saves *s)
+{
+    MS_CLEANUP(core_unref) PyObject *error = core_text(s->error);
+
+    if (!error)
+        return NULL;
+    return Py_BuildValue("{sKsKsO}",
+                         "saves",
+                         (unsigned long long)s->saves,
+                         "failures",
+                         (unsigned long long)s->failures,
+                         "error",
+                         s->error[0] ? error : Py_None);
+}
+
 PyObject *core_rollout_stats(struct ms_rollout *r)
 {
-    MS_CLEANUP(core_unref) PyObject *replicas = NULL;
+    MS_CLEANUP(core_unref) PyObject *replicas = NULL, *history = NULL;
     struct ms_rollout_stats s;
 
     ms_rollout_stats(r, &s);
     replicas = replicas_list(r);
-    if (!replicas)
+    history = replicas ? history_dict(&s.saves) : NULL;
+    if (!history)
         return NULL;
 #define COUNT(name) #name, (unsigned long long)s.core.name
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsIsdsdsO}",
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsIsdsdsOsO}",
                          "submitted",
                          (unsigned long long)s.submitted,
                          "sessions",
@@ -242,6 +258,8 @@ PyObject *core_rollout_stats(struct ms_rollout *r)
                          s.bias,
                          "correlation",
                          s.correlation,
+                         "history",
+                         history,
                          "replicas",
                          replicas);
 #undef COUNT
