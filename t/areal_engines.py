@@ -42,6 +42,12 @@ class Engine:
     def platform(self) -> str:
         return repr(sys.modules["areal.infra.platforms"].current_platform)
 
+    def tell_name(self, name: str, value: str) -> None:
+        sys.modules["areal.utils.name_resolve"].add(name, value)
+
+    def find_name(self, name: str) -> Any:
+        return sys.modules["areal.utils.name_resolve"].get(name)
+
     def later(self) -> Future[int]:
         made: Future[int] = Future()
         made.set_result(5)

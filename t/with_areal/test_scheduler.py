@@ -32,6 +32,7 @@ from areal.infra.scheduler.exceptions import (
     WorkerCreationError,
     WorkerFailedError,
     WorkerNotFoundError,
+    WorkerTimeoutError,
 )
 from areal.utils import seeding
 from areal_engines import Engine
@@ -102,7 +103,7 @@ def test_workers_have_ids_addresses_and_ports(scheduler: Any, create: Any) -> No
     for worker in workers:
         url = f"http://{worker.ip}:{worker.worker_ports[0]}"
         health = requests.get(f"{url}/health", timeout=10).json()
-        assert health["status"] == "healthy" and worker.id in health["engines"]
+        assert health["status"] == "healthy" and health["engines"] == [worker.id]
         with socket.socket() as store:  # as torch binds MASTER_PORT
             store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             store.bind((worker.ip, int(worker.worker_ports[1])))
@@ -145,6 +146,7 @@ def test_the_platform_is_found_out_in_the_worker(scheduler: Any, create: Any) ->
         ({"replicas": 0}, "at least 1"),
         ({"replicas": 3, "tasks": [spec(), spec()]}, "one for each"),
         ({"replicas": 5}, "devices|free|bundle"),
+        ({"replicas": 1, "tasks": [spec(gpu=5)]}, "5 devices asked for, 4 free"),
         ({"replicas": 1, "tasks": [spec(cmd="python -m x --port 3")]}, "--port"),
         ({"replicas": 1, "tasks": [spec(cmd="python -m http.server")]}, "Muster's own"),
         ({"replicas": 2, "scheduling_strategy": beside("")}, "target"),
@@ -282,6 +284,21 @@ def test_a_worker_that_is_killed_while_an_engine_is_made(
     ):
         with pytest.raises(WorkerFailedError):
             what()
+
+
+def test_a_worker_that_does_not_answer(scheduler: Any, create: Any) -> None:
+    create("actor", 2)
+    pid = scheduler._manager.roles["actor"].cluster.pids[1]
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(WorkerTimeoutError) as caught:
+        scheduler.get_workers("actor", timeout=0.5)
+    assert (caught.value.worker_key, caught.value.timeout) == ("actor", 0.5)
+    os.kill(pid, signal.SIGCONT)
+    assert len(scheduler.get_workers("actor", timeout=30)) == 2
+    os.kill(pid, signal.SIGSTOP)  # its end is not waited for
+    begun = time.monotonic()
+    scheduler.delete_workers("actor")
+    assert time.monotonic() - begun < 15
 
 
 def test_how_a_worker_ended(scheduler: Any, create: Any) -> None:
@@ -493,6 +510,30 @@ def test_logs_are_where_areals_users_look(
     until(lambda: len(lines("speaker.log")) == 2)
     assert sorted(lines("speaker.log")) == ["rank 0 was here", "rank 1 was here"]
     assert "[speaker] rank 1 was here" in lines("merged.log")
+
+
+def test_areals_http_reaches_the_engines(scheduler: Any, create: Any) -> None:
+    """What AReaL's controllers and clients send straight to a worker's first port."""
+    create("actor", 1)
+    [worker] = scheduler.get_workers("actor")
+    url = f"http://{worker.ip}:{worker.worker_ports[0]}"
+
+    def post(path: str, **body: Any) -> Any:
+        answer = requests.post(f"{url}{path}", json=body, timeout=30)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    call = {"method": "run", "args": ["by HTTP"]}
+    assert post("/call", engine_name="actor/0", **call)["result"] == ["by HTTP"]
+    assert scheduler.call_engine("actor/0", "run", None, "x") == ["by HTTP", "x"]
+    post("/create_engine", engine=ENGINE, engine_name="other", init_args=[3])
+    assert scheduler.call_engine("actor/0", "run", "other", "y") == ["y"]
+    post("/set_env", env={"A": "b=,c"})
+    assert scheduler.call_engine("actor/0", "environ", None, "A") == ["b=,c"]
+    assert len(post("/alloc_ports", count=2)["ports"]) == 2
+    post("/configure", config={"seed": 3}, role="actor", rank=0)
+    health = requests.get(f"{url}/health", timeout=30).json()
+    assert health["engines"] == ["actor/0", "other"] and health["engine_count"] == 2
 
 
 @pytest.mark.filterwarnings("default:http_open")

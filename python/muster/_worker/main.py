@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 DEFAULT_CONCURRENCY = 1000
+_HIDDEN = "is_hidden_engine"  # an attribute of its class
 _SIGTERM = int(signal.SIGTERM)
 
 
@@ -180,13 +181,18 @@ class Worker:
             made = self.engines[name]
             threads = ThreadPoolExecutor(max_concurrency, type(made).__name__)
             self.threads[id(made)] = threads
-        self.host.set_engines(list(self.engines))
+        self._tell_engines()
         if (has_async or has_threads) and not self.is_async:
             self.is_async = True
             self.host.stop()  # leaves serve(); _run goes on with an event loop
         if mesh:
             self.mesh = mesh
         return methods_of(found) if isinstance(cls, str) else None
+
+    def _tell_engines(self) -> None:
+        """What health reports, without those that only hold others."""
+        shown = (n for n, e in self.engines.items() if not hasattr(type(e), _HIDDEN))
+        self.host.set_engines(list(shown))
 
     def threads_of(self, function: Any) -> Executor | None:
         """Where a method runs; None: on the main thread."""
@@ -218,7 +224,7 @@ class Worker:
         threads = self.threads.pop(id(engine), None)
         if threads is not None:
             threads.shutdown(wait=False)
-        self.host.set_engines(list(self.engines))
+        self._tell_engines()
         return _call_hook(engine)
 
     def set_env(self, env: Mapping[str, str]) -> None:

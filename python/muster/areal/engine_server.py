@@ -81,6 +81,8 @@ def _set_threads(number: str) -> None:
 class EngineServer:
     """The engines of this process."""
 
+    is_hidden_engine = True  # health tells of those in it
+
     def __init__(self, rtensors: bool = True) -> None:
         self._rtensors = rtensors
         self._node_addr = ""
@@ -89,10 +91,17 @@ class EngineServer:
     # ---- set-up -----------------------------------------------------------------------
 
     def configure(
-        self, env: dict[str, str], config: Any, role: str, rank: int, node_addr: str
+        self,
+        env: dict[str, str],
+        config: Any,
+        role: str,
+        rank: int,
+        node_addr: str,
+        ray_job: tuple[str, str] | None,
     ) -> None:
         """The rest of the environment; and what AReaL's server does with the
-        configuration of the experiment."""
+        configuration of the experiment. `ray_job`: address and namespace of the driver's,
+        if the names of the trial are there."""
         os.environ.update(env)
         _set_threads(env.get("OMP_NUM_THREADS", ""))
         self._node_addr = node_addr
@@ -101,6 +110,9 @@ class EngineServer:
         engines.config = config
         seeds.set_seed(config.seed, f"{role}{rank}")
         resolve = importlib.import_module("areal.utils.name_resolve")
+        if ray_job is not None:
+            ray = importlib.import_module("ray")
+            ray.init(address=ray_job[0], namespace=ray_job[1], log_to_driver=False)
         resolve.reconfigure(config.cluster.name_resolve)
 
     def visible_devices(self) -> dict[str, str]:

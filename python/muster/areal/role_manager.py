@@ -50,6 +50,7 @@ class Settings(NamedTuple):
     rtensors: bool
     preload: list[str]
     lends: bool  # an orchestrator is asked for the machines of each role
+    ray_job: tuple[str, str] | None  # where the trial's names are, if that is Ray
 
 
 class Beside(NamedTuple):
@@ -143,6 +144,7 @@ class RoleManager:
                     name,
                     rank,
                     cluster.address(rank),
+                    self.settings.ray_job,
                 )
                 for rank, env in enumerate(envs)
             ]

@@ -90,8 +90,7 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
         self._logs = None if log_dir is None else LogFiles(str(log_dir))
         if self._logs is not None:
             api.session().pump.tap(self._logs.write)
-        if exp_config is not None:
-            _clear_names(exp_config)
+        ray_job = None if exp_config is None else _clear_names(exp_config)
         if rtensors:
             use_store()
         settings = Settings(
@@ -104,6 +103,7 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
             rtensors,
             modules,
             lends,
+            ray_job,
         )
         self._manager = RoleManager(settings, self._logs)
 
@@ -275,9 +275,16 @@ def _begin(
     api.init(**options)
 
 
-def _clear_names(exp_config: Any) -> None:
-    """What an earlier run of the same trial has told about itself is wrong now."""
+def _clear_names(exp_config: Any) -> tuple[str, str] | None:
+    """What an earlier run of the same trial has told about itself is wrong now. If names
+    are in Ray: its address, and the namespace in which others find them."""
     name_resolve.reconfigure(exp_config.cluster.name_resolve)
     name_resolve.clear_subtree(
         names.trial_root(exp_config.experiment_name, exp_config.trial_name)
     )
+    if exp_config.cluster.name_resolve.type != "ray":
+        return None
+    import ray
+
+    context = ray.get_runtime_context()
+    return context.gcs_address, context.namespace

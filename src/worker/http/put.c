@@ -321,13 +321,14 @@ static json_t *read_rest(struct http_put *put, struct ms_json_tensor *out)
     return NULL;
 }
 
-/* As it is known from now on; the bytes of `with` are taken. */
+/* As it is known from now on; its bytes are taken. */
 static int keep_as(struct http_put *put,
                    const json_t *json,
                    const struct ms_json_tensor *tensor,
-                   struct ms_http_tensor *with,
+                   const struct ms_http_tensor *bytes,
                    struct ms_error *err)
 {
+    struct ms_http_tensor with = *bytes;
     const char *type = json_string_value(json_object_get(json, "type"));
     char kind[MS_NAME_MAX], dtype[MS_NAME_MAX];
     MS_CLEANUP(ms_cleanup_free)
@@ -341,14 +342,14 @@ static int keep_as(struct http_put *put,
                  sizeof dtype,
                  "%s",
                  json_string_value(json_object_get(json, "dtype")));
-    with->id = put->id;
-    with->type = kind;
-    with->dtype = dtype;
-    with->shape = shape;
+    with.id = put->id;
+    with.type = kind;
+    with.dtype = dtype;
+    with.shape = shape;
     if (shape)
-        return ms_worker_http_keep(put->http, with, err);
-    ms_http_pieces_finish(&with->pieces);
-    free(with->memory);
+        return ms_worker_http_keep(put->http, &with, err);
+    ms_http_pieces_finish(&with.pieces);
+    free(with.memory);
     return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -404,7 +405,7 @@ static bool narrow(struct http_put *put)
 /* All is decoded, and where it shall be. */
 static void settle(struct http_put *put)
 {
-    struct ms_json_tensor tensor;
+    struct ms_json_tensor tensor = {0};
     json_t *json = read_rest(put, &tensor);
 
     if (json && (tensor.dtype != MUSTER_BFLOAT16 || put->is_narrow || narrow(put)))

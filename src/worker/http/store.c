@@ -7,6 +7,7 @@
 #include "plain/plain.h"
 #include "store/path.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -261,6 +262,7 @@ static int narrow_bytes(struct narrowing *n, const uint8_t *from, uint64_t len)
 
             if (rc < 0)
                 return rc;
+            assert(n->to); /* `left` is what all pieces have */
             some = n->to->len;
         }
         if (some > len / 2)
