@@ -159,17 +159,11 @@ int ms_capi_role_no_class(struct ms_capi_role *r,
 /* role_keys.c: what is told, into the options: 0, -EINVAL with the reason in r->why, -ENOMEM. */
 int ms_capi_role_take(struct ms_capi_role *r, struct muster_cluster_options *o);
 
-/* spec.c: what is asked for, as a message that borrows from the options and from here. To be
- * finished, also after a failure. */
+/* spec.c: what is asked for, as a message. To be finished, also after a failure. */
 struct ms_capi_spec {
-    Muster__ClusterSpec message;
+    Muster__ClusterSpec *message; /* owned; what is below is what it was made of */
     Muster__PlaceCluster place;
     Muster__Scope scope;
-    Muster__WorkerSpec worker;
-    Muster__ZygoteKey zygote;
-    Muster__Step step, *steps[1];
-    ProtobufCBinaryData argument;
-    char *module, *folder, **preload;
     uint32_t *devices;
     Muster__Seat *seats, **seat_list;
 };

@@ -100,7 +100,7 @@ static int create(struct muster_cluster *c,
     if (rc < 0)
         return rc;
     return take_change(
-        c, ms_head_create_cluster(c->session->head, &spec.message, o->wait_ns), err);
+        c, ms_head_create_cluster(c->session->head, spec.message, o->wait_ns), err);
 }
 
 static int check_options(const struct muster_cluster_options *o,

@@ -1,6 +1,7 @@
 /* role_keys.c - the keys of a role, each beside the option of a cluster that it is */
 #include "base/size.h"
 #include "capi/capi.h"
+#include "cluster/spec_role.h"
 #include "resource/mapping.h"
 #include "worker/native/json.h"
 
@@ -195,23 +196,13 @@ take_mapping(struct ms_capi_role *r, const char *key, json_t *told, void *option
     return 0;
 }
 
-/* A text or a list of texts, as a NULL-terminated array of borrowed ones; -EINVAL: neither. */
+/* A text or a list of texts; -EINVAL: neither. */
 static int read_words(json_t *told, const char ***words)
 {
-    size_t n = json_is_string(told) ? 1 : json_array_size(told);
-
     if (!json_is_string(told) && !json_is_array(told))
         return -EINVAL;
-    *words = calloc(n + 1, sizeof **words);
-    if (!*words)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        (*words)[i] =
-            json_string_value(json_is_string(told) ? told : json_array_get(told, i));
-        if (!(*words)[i])
-            return -EINVAL;
-    }
-    return 0;
+    *words = ms_spec_words(told);
+    return *words ? 0 : -EINVAL;
 }
 
 static json_t *json_of_words(const char *const *words)
@@ -295,16 +286,6 @@ take_kwargs(struct ms_capi_role *r, const char *key, json_t *told, void *option)
 
 /* ---- variables ------------------------------------------------------------------- */
 
-/* As Python's str() has it: drivers in both languages start the same workers. */
-static char *text_of(json_t *value)
-{
-    if (json_is_string(value))
-        return strdup(json_string_value(value));
-    if (json_is_boolean(value))
-        return strdup(json_is_true(value) ? "True" : "False");
-    return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-}
-
 /* Room for `more` behind them. */
 static int read_pairs(json_t *told, size_t more, char ***pairs)
 {
@@ -319,13 +300,9 @@ static int read_pairs(json_t *told, size_t more, char ***pairs)
         return -ENOMEM;
     json_object_foreach(told, key, value)
     {
-        MS_CLEANUP(ms_cleanup_free) char *text = text_of(value);
-
-        if (!text || asprintf(&(*pairs)[n], "%s=%s", key, text) < 0) {
-            (*pairs)[n] = NULL;
+        (*pairs)[n] = ms_spec_variable(key, value);
+        if (!(*pairs)[n++])
             return -ENOMEM;
-        }
-        n++;
     }
     return 0;
 }

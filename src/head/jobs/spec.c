@@ -1,39 +1,34 @@
 /* spec.c - the clusters of a job: its roles as the file has them, and its driver */
-#include "cluster/spec.h"
+#include "head/jobs/spec.h"
 #include "base/cleanup.h"
 #include "base/env.h"
 #include "base/name.h"
 #include "base/proto.h"
+#include "cluster/spec_role.h"
 #include "head/head_impl.h"
 #include "head/jobs/hosted.h"
 #include "head/jobs/machines.h"
-#include "head/jobs/spec.h"
 #include "plain/value.h"
-#include "wire/frame.h"
 #include "worker/native/json.h"
+#include "worker/native/library.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static char engine_name[] = "default";
-
-/* All that the message on the stack borrows. */
+/* What a role is made of, and what only that has. */
 struct made {
-    Muster__ClusterSpec message;
-    Muster__WorkerSpec worker;
-    Muster__ZygoteKey zygote;
+    struct ms_spec_role role;
     Muster__PlaceCluster place;
     Muster__Scope scope;
     Muster__DriverContext context;
-    Muster__Step step, *steps[1];
-    ProtobufCBinaryData argument;
     struct ms_env env, own; /* of the context; of the ranks */
     const char **nodes, **command, **preload, **python;
     char name[MS_NAME_MAX + 1];
-    char *module, *folder, *class;
+    char *library;
     char *interpreter[1];
+    struct muster_value *args, *kwargs;
     Muster__PlaceGroup *group;
 };
 
@@ -41,14 +36,13 @@ static void made_finish(struct made *m)
 {
     ms_env_finish(&m->env);
     ms_env_finish(&m->own);
-    free(m->argument.data);
     free(m->nodes);
     free(m->command);
     free(m->preload);
     free(m->python);
-    free(m->module);
-    free(m->folder);
-    free(m->class);
+    free(m->library);
+    muster_value_destroy(m->args);
+    muster_value_destroy(m->kwargs);
     muster__place_group__free_unpacked(m->group, NULL);
 }
 
@@ -178,35 +172,31 @@ begin(struct made *m, const struct ms_hosted *job, uint32_t role, struct ms_erro
         return ms_error_set(err, rc, "none of its nodes is there");
     if (rc < 0)
         return ms_error_set(err, rc, "out of memory");
-    muster__worker_spec__init(&m->worker);
-    muster__zygote_key__init(&m->zygote);
-    muster__cluster_spec__init(&m->message);
-    m->message.name = m->name;
     ms_hosted_cluster(job, role, m->name);
-    m->message.worker = &m->worker;
-    m->message.place = &m->place;
-    m->message.context = &m->context;
-    m->message.detached = true;
-    m->worker.working_dir = job->submit->folder;
+    m->role = (struct ms_spec_role){.name = m->name,
+                                    .folder = job->submit->folder,
+                                    .working_dir = job->submit->folder,
+                                    .place = &m->place,
+                                    .context = &m->context,
+                                    .detached = true};
     return 0;
 }
 
-static int set_command(struct made *m, char *const *words)
+static const char *const *words_of(char *const *words)
 {
-    m->worker.start = MUSTER__START_KIND__START_COMMAND;
-    m->worker.command = (char **)(uintptr_t)words;
-    m->worker.n_command = ms_field_count((const char *const *)words);
-    return 0;
+    return (const char *const *)words;
 }
 
-static Muster__ClusterSpec *copy(const struct made *m, int rc, struct ms_error *err)
+/* With the variables of its ranks; rc: how it went so far. */
+static Muster__ClusterSpec *build(struct made *m, int rc, struct ms_error *err)
 {
-    Muster__ClusterSpec *spec =
-        rc == 0 ? (Muster__ClusterSpec *)ms_proto_copy(&m->message.base) : NULL;
-
-    if (!spec && !err->code)
-        ms_error_set(err, rc < 0 ? rc : -ENOMEM, "out of memory");
-    return spec;
+    if (rc < 0) {
+        if (!err->code)
+            ms_error_set(err, rc, "out of memory");
+        return NULL;
+    }
+    m->role.env = words_of(m->own.entries);
+    return ms_spec_role_build(&m->role, err);
 }
 
 /* ---- the driver -------------------------------------------------------------------- */
@@ -219,8 +209,6 @@ ms_spec_of_driver(const struct ms_hosted *job, uint32_t attempt, struct ms_error
     int rc = begin(&m, job, MS_JOB_DRIVER, err);
 
     if (rc == 0)
-        rc = set_command(&m, job->file.driver);
-    if (rc == 0)
         rc = ms_env_printf(&m.own, "MUSTER_ATTEMPT=%u", attempt);
     if (rc == 0 && checkpoint)
         rc = ms_env_printf(&m.own,
@@ -229,10 +217,10 @@ ms_spec_of_driver(const struct ms_hosted *job, uint32_t attempt, struct ms_error
                            *checkpoint == '/' ? "" : "/",
                            strncmp(checkpoint, "./", 2) == 0 ? checkpoint + 2
                                                              : checkpoint);
-    m.worker.env = m.own.entries;
-    m.worker.n_env = m.own.count;
+    m.role.command = words_of(job->file.driver);
+    m.role.is_fixed = true;
     m.place.world_size = 1;
-    return copy(&m, rc, err);
+    return build(&m, rc, err);
 }
 
 /* ---- the check of nodes ------------------------------------------------------------- */
@@ -245,14 +233,13 @@ Muster__ClusterSpec *ms_spec_of_check(const struct ms_hosted *job,
                                       uint32_t count,
                                       struct ms_error *err)
 {
-    static char own[] = "/proc/self/exe", verb[] = "node-check", root[] = "/";
+    static char own[] = "/proc/self/exe", verb[] = "node-check";
     static char *const words[] = {own, verb, NULL};
     MS_CLEANUP(made_finish) struct made m = {0};
     char *const *command = job->file.check.command;
+    Muster__ClusterSpec *spec;
     int rc = begin(&m, job, MS_JOB_DRIVER, err);
 
-    if (rc == 0)
-        rc = set_command(&m, command ? command : words);
     if (rc == 0)
         rc = ms_env_printf(&m.own,
                            "MUSTER_CHECK_TOKEN=%016" PRIx64 "%016" PRIx64,
@@ -265,15 +252,17 @@ Muster__ClusterSpec *ms_spec_of_check(const struct ms_hosted *job,
                            count > 1 ? " " : "",
                            count > 1 ? nodes[1] : "");
     if (!command)
-        m.worker.working_dir = root;
+        m.role.working_dir = "/";
     snprintf(m.name, sizeof m.name, "%s", cluster);
-    m.worker.env = m.own.entries;
-    m.worker.n_env = m.own.count;
-    m.message.visible = MUSTER__VISIBLE__VISIBLE_NODE;
+    m.role.command = words_of(command ? command : words);
+    m.role.is_fixed = true;
     m.scope.nodes = ms_field_strings(nodes);
     m.scope.n_nodes = count;
     m.place.world_size = count;
-    return copy(&m, rc, err);
+    spec = build(&m, rc, err);
+    if (spec)
+        spec->visible = MUSTER__VISIBLE__VISIBLE_NODE;
+    return spec;
 }
 
 /* ---- a role ------------------------------------------------------------------------ */
@@ -281,29 +270,6 @@ Muster__ClusterSpec *ms_spec_of_check(const struct ms_hosted *job,
 static const char *told_text(const struct ms_job_role *r, const char *key)
 {
     return json_string_value(json_object_get(r->told, key));
-}
-
-/* A text or a list of texts, malloc'd; NULL: not said, or out of memory. */
-static const char **told_words(const struct ms_job_role *r, const char *key)
-{
-    const json_t *told = json_object_get(r->told, key);
-    size_t n = json_is_array(told) ? json_array_size(told) : 1;
-    const char **words = told ? calloc(n + 2, sizeof *words) : NULL;
-
-    for (size_t i = 0; words && i < n; i++)
-        words[i] =
-            json_string_value(json_is_array(told) ? json_array_get(told, i) : told);
-    return words;
-}
-
-/* As Python's str() has it: workers of drivers get the same. */
-static char *value_text(const json_t *value)
-{
-    if (json_is_string(value))
-        return strdup(json_string_value(value));
-    if (json_is_boolean(value))
-        return strdup(json_is_true(value) ? "True" : "False");
-    return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
 }
 
 /* Its ranks meet through this head under the cluster's name: muster.Rendezvous() and
@@ -342,160 +308,57 @@ static int set_role_env(struct made *m, const struct ms_job_role *r)
 
     json_object_foreach(env, name, value)
     {
-        MS_CLEANUP(ms_cleanup_free) char *text = value_text(value);
+        MS_CLEANUP(ms_cleanup_free) char *variable = ms_spec_variable(name, value);
 
-        if (!text || ms_env_printf(&m->own, "%s=%s", name, text) < 0)
+        if (!variable || ms_env_set(&m->own, variable) < 0)
             return -ENOMEM;
     }
-    m->worker.env = m->own.entries;
-    m->worker.n_env = m->own.count;
     return 0;
 }
 
-/* The module of the class is imported before the fork, and what was asked for. */
-static int set_zygote(struct made *m, const struct ms_job_role *r)
+/* Words of the file, which was checked; not said: none. */
+static int take_words(const struct ms_job_role *r, const char *key, const char ***out)
 {
-    const char **more = m->preload = told_words(r, "preload");
-    size_t n = ms_field_count((const char *const *)more);
-    const char **all = calloc(n + 2, sizeof *all);
-    char *dot;
+    const json_t *told = json_object_get(r->told, key);
 
-    m->module = strdup(r->worker_cls);
-    if (!all || !m->module) {
-        free(all);
-        return -ENOMEM;
-    }
-    dot = strrchr(m->module, strchr(m->module, ':') ? ':' : '.');
-    if (dot) {
-        *dot = '\0';
-        all[m->zygote.n_preload++] = m->module;
-    }
-    for (size_t i = 0; more && i < n; i++)
-        all[m->zygote.n_preload++] = more[i];
-    free(more);
-    m->preload = all;
-    m->zygote.preload = ms_field_strings(all);
-    m->python = told_words(r, "python");
-    m->zygote.python = ms_field_strings(m->python);
-    m->zygote.n_python = ms_field_count(m->python);
-    m->worker.zygote = &m->zygote;
-    return 0;
-}
-
-/* "fork", "exec" or a command. */
-static int set_start(struct made *m, const struct ms_job_role *r)
-{
-    const char *start = told_text(r, "start");
-
-    if (ms_class_is_native(r->worker_cls)) {
-        m->worker.start = MUSTER__START_KIND__START_NATIVE;
-        return 0;
-    }
-    m->worker.http_open = json_is_true(json_object_get(r->told, "http_open"));
-    m->worker.start = start && strcmp(start, "exec") == 0
-                          ? MUSTER__START_KIND__START_EXEC
-                          : MUSTER__START_KIND__START_FORK;
-    if (json_is_array(json_object_get(r->told, "start"))) {
-        m->command = told_words(r, "start");
-        if (!m->command)
-            return -ENOMEM;
-        set_command(m, (char *const *)(uintptr_t)m->command);
-    }
-    return set_zygote(m, r);
-}
-
-/* A library in the job's folder by its full path; others are looked for where the worker
- * is. "module:Class" is "module.Class". */
-static char *full_class(const struct ms_hosted *job, const char *worker_cls)
-{
-    const char *colon = strrchr(worker_cls, ':');
-    char *path = NULL, *at;
-
-    if (!ms_class_is_native(worker_cls)) {
-        path = strdup(worker_cls);
-        if (path && (at = strchr(path, ':')))
-            *at = '.';
-        return path;
-    }
-    if (*worker_cls != '/' && asprintf(&path,
-                                       "%s/%.*s",
-                                       job->submit->folder,
-                                       (int)(colon - worker_cls),
-                                       worker_cls) >= 0) {
-        bool is_there = access(path, F_OK) == 0;
-
-        free(path);
-        path = NULL;
-        if (is_there && asprintf(&path, "%s/%s", job->submit->folder, worker_cls) >= 0)
-            return path;
-    }
-    return strdup(worker_cls);
-}
-
-static void set_value(struct muster_value *spec, const char *key, const json_t *told)
-{
-    struct muster_value *v = told ? ms_value_from_json(told, NULL) : NULL;
-
-    if (v)
-        muster_map_set(spec, key, v);
-}
-
-/* The argument of CREATE_ENGINE. */
-static struct muster_value *engine_value(const struct made *m,
-                                         const struct ms_job_role *r)
-{
-    struct muster_value *spec = muster_value_map();
-
-    muster_map_set(spec, "name", muster_value_text(engine_name));
-    muster_map_set(spec, "cls", muster_value_text(m->class));
-    muster_map_set(spec, "args", muster_value_list());
-    muster_map_set(spec, "kwargs", muster_value_map());
-    set_value(spec, "args", json_object_get(r->told, "args"));
-    set_value(spec, "kwargs", json_object_get(r->told, "kwargs"));
-    if (ms_class_is_native(r->worker_cls))
-        return spec;
-    set_value(spec, "max_concurrency", json_object_get(r->told, "max_concurrency"));
-    set_value(spec, "mesh", json_object_get(r->told, "mesh"));
-    return spec;
+    *out = told ? ms_spec_words(told) : NULL;
+    return told && !*out ? -ENOMEM : 0;
 }
 
 static int
-set_step(struct made *m, const struct ms_hosted *job, const struct ms_job_role *r)
+take_value(const struct ms_job_role *r, const char *key, struct muster_value **out)
 {
-    struct muster_value *value;
-    struct ms_plain_writer w;
-    int rc;
+    const json_t *told = json_object_get(r->told, key);
+    struct ms_error err = {0};
 
-    m->class = full_class(job, r->worker_cls);
-    if (!m->class)
-        return -ENOMEM;
-    value = engine_value(m, r);
-    ms_plain_writer_init(&w);
-    ms_value_encode(&w, MS_PLAIN_ROOT, value);
-    rc = ms_plain_flatten(&w, &m->argument.data, &m->argument.len);
-    ms_plain_writer_finish(&w);
-    muster_value_destroy(value);
-    muster__step__init(&m->step);
-    m->step.op = MS_OP_CREATE_ENGINE;
-    m->step.engine = engine_name;
-    m->step.codec = MS_CODEC_PLAIN;
-    m->step.arguments = &m->argument;
-    m->step.n_arguments = 1;
-    m->steps[0] = &m->step;
-    m->message.steps = m->steps;
-    m->message.n_steps = 1;
-    return rc;
+    *out = told ? ms_value_from_json(told, &err) : NULL;
+    return told && !*out ? err.code : 0;
 }
 
-static bool has_fixed_mesh(const struct ms_job_role *r)
+/* What the file says of its class. */
+static int
+set_class(struct made *m, const struct ms_hosted *job, const struct ms_job_role *r)
 {
-    static const char *const fixed[] = {"tp", "cp", "pp", "ep"};
-    json_t *mesh = json_object_get(r->told, "mesh");
+    const char *start = told_text(r, "start");
+    int rc = take_words(r, "preload", &m->preload);
 
-    for (size_t i = 0; i < MS_COUNT(fixed); i++)
-        if (json_integer_value(json_object_get(mesh, fixed[i])) > 1)
-            return true;
-    return false;
+    if (rc == 0)
+        rc = take_words(r, "python", &m->python);
+    if (rc == 0 && json_is_array(json_object_get(r->told, "start")))
+        rc = take_words(r, "start", &m->command);
+    if (rc == 0)
+        rc = take_value(r, "args", &m->args);
+    if (rc == 0)
+        rc = take_value(r, "kwargs", &m->kwargs);
+    m->role.worker_cls = r->worker_cls;
+    m->role.library = m->library = ms_library_find(r->worker_cls, job->submit->folder);
+    m->role.command = m->command;
+    m->role.is_fresh = start && strcmp(start, "exec") == 0;
+    m->role.preload = m->preload;
+    m->role.python = m->python;
+    m->role.args = m->args;
+    m->role.kwargs = m->kwargs;
+    return rc;
 }
 
 uint64_t ms_spec_memory(const struct ms_hosted *job, uint32_t role, uint32_t percent)
@@ -517,15 +380,13 @@ static int set_bundles(struct made *m,
     snprintf(before, sizeof before, "%s.", job->name);
     m->place.own_group = m->group = ms_job_role_group(r, before, memory);
     m->place.memory = 0;
-    m->worker.cpu_milli = (uint32_t)r->bundle.cpu_milli;
+    m->role.cpu_milli = (uint32_t)r->bundle.cpu_milli;
     return m->group ? 0 : -ENOMEM;
 }
 
 static void
 set_place(struct made *m, const struct ms_job_role *r, uint32_t count, uint64_t memory)
 {
-    const char *visible = told_text(r, "visible");
-
     m->place.world_size = count;
     m->place.devices = r->devices;
     m->place.n_devices = r->device_count;
@@ -533,30 +394,8 @@ set_place(struct made *m, const struct ms_job_role *r, uint32_t count, uint64_t 
     m->place.cpu_milli = r->cpu_milli;
     m->place.memory = memory;
     m->place.device_memory = r->gpu_memory;
-    m->worker.memory_limit = m->place.memory;
-    m->worker.cpu_milli = (uint32_t)r->cpu_milli;
-    m->message.can_resize = !has_fixed_mesh(r);
-    if (visible && strcmp(visible, "node") == 0)
-        m->message.visible = MUSTER__VISIBLE__VISIBLE_NODE;
-}
-
-static int
-set_folder(struct made *m, const struct ms_hosted *job, const struct ms_job_role *r)
-{
-    const char *folder = told_text(r, "working_dir");
-
-    if (!folder)
-        return 0;
-    if (asprintf(&m->folder,
-                 "%s%s%s",
-                 *folder == '/' ? "" : job->submit->folder,
-                 *folder == '/' ? "" : "/",
-                 folder) < 0) {
-        m->folder = NULL;
-        return -ENOMEM;
-    }
-    m->worker.working_dir = m->folder;
-    return 0;
+    m->role.memory = memory;
+    m->role.cpu_milli = (uint32_t)r->cpu_milli;
 }
 
 Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
@@ -575,15 +414,16 @@ Muster__ClusterSpec *ms_spec_of_role(const struct ms_hosted *job,
         rc = set_rendezvous(&m, job, role);
     if (rc == 0)
         rc = set_role_env(&m, r);
-    if (rc == 0)
-        rc = r->command ? set_command(&m, r->command) : set_start(&m, r);
     if (rc == 0 && !r->command)
-        rc = set_step(&m, job, r);
-    if (rc == 0)
-        rc = set_folder(&m, job, r);
+        rc = set_class(&m, job, r);
+    if (r->command)
+        m.role.command = words_of(r->command);
+    if (told_text(r, "working_dir"))
+        m.role.working_dir = told_text(r, "working_dir");
     set_place(&m, r, count, bytes);
     if (rc == 0 && r->has_bundle)
         rc = set_bundles(&m, job, r, bytes);
-    m.message.step_timeout_ns = (uint64_t)(seconds * 1e9);
-    return copy(&m, rc, err);
+    m.role.told = r->told;
+    m.role.step_timeout_ns = (uint64_t)(seconds * 1e9);
+    return build(&m, rc, err);
 }
