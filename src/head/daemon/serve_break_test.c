@@ -75,6 +75,69 @@ static void test_a_driver_that_does_not_come_back(void **state)
     test_agent_wait_living(b, 0);
 }
 
+static struct ms_head_op *ask_death(struct ms_head *h, uint64_t uid)
+{
+    Muster__AskDeath m = MUSTER__ASK_DEATH__INIT;
+
+    m.uid = uid;
+    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, &m);
+}
+
+static void expect_death(struct ms_head_op *op, const char *in_detail)
+{
+    const Muster__Exit *exit = ((const Muster__WorkerExited *)ops_message(op))->exit;
+
+    assert_int_equal(exit->code, -1);
+    if (!strstr(exit->detail, in_detail))
+        fail_msg("'%s' is not in '%s'", in_detail, exit->detail);
+    ms_head_op_unref(op);
+}
+
+static uint64_t create_on_b(struct ms_head *h)
+{
+    struct ms_head_op *op;
+    struct spec s;
+    uint64_t uid;
+
+    spec_init(&s, "gone", 1);
+    spec_add_node(&s, "b");
+    s.message.detached = true;
+    op = spec_create(h, &s);
+    uid = ((const Muster__ClusterStatus *)ops_message(op))->workers[0]->uid;
+    ms_head_op_unref(op);
+    return uid;
+}
+
+/* Two heads are killed, and one machine never comes back to either. */
+static void test_a_death_that_no_head_has_heard_of(void **state)
+{
+    struct test_agent *a = serve_agent("a");
+    struct test_events s;
+    struct ms_head_op *lost, *all_lost, *none;
+    struct ms_head *h;
+    uint64_t uids[2], gone;
+
+    (void)state;
+    serve_agent("b");
+    events_init(&s);
+    h = serve_join(&s);
+    serve_create(h, "actor", true, uids);
+    gone = create_on_b(h);
+    for (int i = 0; i < 2; i++) {
+        ms_head_crash(serve_head);
+        serve_begin(serve_address);
+        assert_true(test_agent_come_back(a, serve_address));
+    }
+    lost = ask_death(h, uids[1]);
+    all_lost = ask_death(h, gone);
+    none = ask_death(h, 12345);
+    expect_death(lost, "nobody has reported it");
+    expect_death(all_lost, "nobody has reported it");
+    expect_death(none, "knows nothing of it");
+    expect_death(ask_death(h, 12345), "knows nothing of it"); /* at once */
+    ms_head_stop(h, 0);
+}
+
 /* Two nodes, "b" behind a proxy, a driver, and its cluster on both. */
 static struct test_agent *
 behind(struct proxy *p, struct test_events *s, struct ms_head **h, uint64_t uids[2])
@@ -182,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_head_that_was_started_again),
         HASTY_TEST(test_a_driver_that_does_not_come_back),
+        HASTY_TEST(test_a_death_that_no_head_has_heard_of),
         TEST(test_an_agents_link_breaks_and_heals),
         HASTY_TEST(test_an_agents_link_breaks_for_good),
         TEST(test_a_drivers_link_breaks_and_heals),

@@ -185,7 +185,6 @@ take_living(struct ms_node *n, const Muster__WorkerReport *report, bool is_new)
         ms_driver_expect(h, slot->cluster->driver);
     if (slot->cluster->state == MS_CLUSTER_STOPPING)
         ms_node_tell_stop(n, &slot->now.uid, 1, 0);
-    ms_head_death_is_open(h, slot->now.uid);
 }
 
 /* One that has ended. Of a cluster that nobody knows it is told only to who asks. */

@@ -70,10 +70,9 @@ void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *
 }
 
 /* A worker that no agent has reported is none. */
-static void on_unknown(void *arg)
+static void say_unknown(struct ms_head_op *op)
 {
     static char detail[] = "the head knows nothing of it: its cluster was ended";
-    struct ms_head_op *op = arg;
     Muster__Exit none = MUSTER__EXIT__INIT;
 
     none.code = -1;
@@ -87,23 +86,21 @@ int ms_head_ask_death_run(struct ms_head_op *op)
     uint64_t uid = op->request->ask_death->uid;
     const struct ms_slot *slot = ms_registry_find_uid(&h->registry, uid);
     const Muster__Exit none = MUSTER__EXIT__INIT;
-    int64_t left_ns =
-        h->session.was_left ? h->started_ns + h->link_grace_ns - ms_now_ns() : 0;
 
-    if (slot && slot->now.state == MUSTER__WORKER_STATE__WORKER_EXITED) {
+    if (slot && slot->now.state == MUSTER__WORKER_STATE__WORKER_EXITED)
         tell_death(op, uid, slot->now.exit ? slot->now.exit : &none);
-        return 0;
-    }
-    ms_list_add_tail(&h->waiting.for_deaths, &op->wait_link);
-    return slot ? 0
-                : ms_head_op_set_deadline(op, on_unknown, left_ns > 0 ? left_ns : 0);
+    else if (slot || h->persist.is_expecting) /* it may be reported, or given up */
+        ms_list_add_tail(&h->waiting.for_deaths, &op->wait_link);
+    else
+        say_unknown(op);
+    return 0;
 }
 
-void ms_head_death_is_open(struct ms_head *h, uint64_t uid)
+void ms_head_deaths_settle(struct ms_head *h)
 {
     ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
-        if (op->request->ask_death->uid == uid)
-            ms_timer_cancel(&op->deadline);
+        if (!ms_registry_find_uid(&h->registry, op->request->ask_death->uid))
+            say_unknown(op);
 }
 
 void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)

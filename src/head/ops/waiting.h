@@ -29,8 +29,9 @@ void ms_head_node_has_come(struct ms_head *h, const char *name);
 
 /* A worker has ended: those who ask are answered. */
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
-/* A worker was reported whose end an operation asks about: it is not unknown. */
-void ms_head_death_is_open(struct ms_head *h, uint64_t uid);
+/* Who has not been reported by now will not be: who asks about one that no cluster has is
+ * told so. */
+void ms_head_deaths_settle(struct ms_head *h);
 
 /* All that this driver waits for fails, in whichever folder it waits. */
 void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d);

@@ -332,10 +332,25 @@ take_cluster(struct ms_head *h, const char *name, const uint8_t *data, size_t le
     muster__kept_cluster__free_unpacked(m, NULL);
 }
 
+static char unreported[] = "nobody has reported it since the head was started again";
+
+/* Nobody has reported any worker of this cluster. */
+static void forget_lost(struct ms_head *h, struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        Muster__Exit exit = MUSTER__EXIT__INIT;
+
+        exit.code = -1;
+        exit.detail = unreported;
+        if (c->slots[i].expected_uid)
+            ms_head_answer_deaths(h, c->slots[i].expected_uid, &exit);
+    }
+    ms_head_cluster_forget(h, c);
+}
+
 /* Nobody has reported this worker: it has ended, with its agent or before. */
 static void lose(struct ms_head *h, const struct ms_slot *slot)
 {
-    static char detail[] = "nobody has reported it since the head was started again";
     Muster__WorkerSpec spec = MUSTER__WORKER_SPEC__INIT;
     Muster__WorkerReport report = MUSTER__WORKER_REPORT__INIT;
     Muster__Exit exit = MUSTER__EXIT__INIT;
@@ -353,7 +368,7 @@ static void lose(struct ms_head *h, const struct ms_slot *slot)
     report.spec = &spec;
     exit.code = -1;
     exit.node = piece->node;
-    exit.detail = detail;
+    exit.detail = unreported;
     if (ms_registry_adopt(
             &h->registry, piece->node, &report, ms_now_ns(), &found, NULL) == 0)
         ms_head_worker_exited(h, spec.uid, &exit);
@@ -379,7 +394,7 @@ void ms_persist_settle(struct ms_head *h, const char *cluster)
     struct ms_cluster *c = ms_registry_find(&h->registry, cluster);
 
     if (c && c->unknown == c->count)
-        ms_head_cluster_forget(h, c);
+        forget_lost(h, c);
     else if (c)
         lose_of(h, c);
 }
@@ -403,9 +418,11 @@ static void on_grace(void *arg)
     size_t i = 0;
     bool has_changed = false;
 
+    h->persist.is_expecting = false;
     while ((lost = find_lost(h)))
-        ms_head_cluster_forget(h, lost);
+        forget_lost(h, lost);
     lose_unreported(h);
+    ms_head_deaths_settle(h);
     while (i < h->kv.store.count) {
         struct ms_kv_owner owner = h->kv.store.entries[i]->owner;
 
@@ -527,6 +544,7 @@ int ms_persist_open(struct ms_head *h, struct ms_error *err)
     ms_list_each (k, &h->persist.groups, struct ms_kept_group, link)
         for (size_t i = 0; i < k->message->status->n_pieces; i++)
             expect_node(h, k->message->status->pieces[i]->node);
+    h->persist.is_expecting = h->session.was_left;
     if (h->session.was_left)
         ms_timer_set(&h->persist.timer, h->link_grace_ns);
     return 0;

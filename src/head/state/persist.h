@@ -16,6 +16,7 @@
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct ms_cluster;
@@ -43,6 +44,7 @@ struct ms_persist {
     struct ms_list nodes;       /* of the head before that have not come back */
     uint64_t kv_revision;       /* up to which the key-value store stands there */
     struct ms_timer timer;      /* owners that have not come back by then are gone */
+    bool is_expecting;          /* until then */
 };
 
 /* Without memory it is not kept until the journal is written anew. */
