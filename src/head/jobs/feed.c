@@ -327,9 +327,33 @@ queue(struct ms_hosted *job, const struct ms_job_event *e, bool is_kept)
 void ms_hosted_feed(struct ms_hosted *job, const struct ms_job_event *e)
 {
     ms_ends_tell(job);
-    if (!job->jobs->is_ending && !job->is_forgotten &&
-        queue(job, e, e->what != MS_JOB_PROGRESS))
+    if (!job->jobs->is_ending && !job->is_forgotten && queue(job, e, true))
         take_all(job);
+}
+
+static struct ms_job_waiting *find_looks(const struct ms_hosted *job)
+{
+    ms_list_each (w, &job->waiting, struct ms_job_waiting, link)
+        if (!w->is_kept)
+            return w;
+    return NULL;
+}
+
+bool ms_hosted_feed_looks(struct ms_hosted *job, const struct ms_job_event *e)
+{
+    struct ms_job_waiting *before;
+
+    ms_ends_tell(job);
+    before = find_looks(job);
+
+    if (job->jobs->is_ending || job->is_forgotten || !queue(job, e, false))
+        return false;
+    if (before) {
+        ms_list_remove(&before->link);
+        waiting_destroy(before);
+    }
+    take_all(job);
+    return !find_looks(job);
 }
 
 int ms_hosted_want(struct ms_hosted *job,
@@ -371,8 +395,7 @@ static void on_wake(void *arg)
     struct ms_job_event e = {.what = MS_JOB_TICK};
 
     ms_hosted_feed(job, &e);
-    for (int i = 0; i < 16 && !job->journal.code &&
-                    ms_job_core_suspect(job->core, ms_hosted_now_ns(job), &e);
+    for (int i = 0; i < 16 && !job->journal.code && ms_job_core_suspect(job->core, &e);
          i++)
         ms_hosted_feed(job, &e);
 }

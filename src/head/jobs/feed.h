@@ -22,6 +22,9 @@ int ms_hosted_start(struct ms_hosted *job, struct ms_error *err); /* its timers 
 int64_t ms_hosted_now_ns(const struct ms_hosted *job);
 /* An event that has happened: it is in the core sooner or later. */
 void ms_hosted_feed(struct ms_hosted *job, const struct ms_job_event *e);
+/* A PROGRESS with all that the ones before it have not told. False: it waits, in their place,
+ * because what waits before it cannot be written. */
+bool ms_hosted_feed_looks(struct ms_hosted *job, const struct ms_job_event *e);
 /* One that a person wants: 0, or why not, and nothing has changed. */
 int ms_hosted_want(struct ms_hosted *job,
                    const struct ms_job_event *e,

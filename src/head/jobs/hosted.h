@@ -62,6 +62,7 @@ struct ms_hosted {
     struct ms_job_sign **signs; /* of each role, by rank; NULL: not looked at yet */
     struct ms_job_sign *around; /* of all workers on its machines, for the driver */
     size_t around_count;
+    bool is_around_untold; /* as ms_job_sign.is_untold */
     struct ms_timer look;
     bool is_looking; /* the timer is set, or the answer comes */
 

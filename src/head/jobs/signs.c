@@ -91,7 +91,7 @@ struct look {
     struct ms_hosted *job;
     struct ms_job_report *all;
     size_t count, room;
-    int64_t now_ns;
+    int64_t now_ns, asked_ns;
 };
 
 static void add(struct look *l, const struct ms_job_report *one)
@@ -112,11 +112,26 @@ static void look_at(struct look *l, uint32_t role, const Muster__WorkerStatus *w
     if (!one.incarnation || w->state == MUSTER__WORKER_STATE__WORKER_EXITED)
         return;
     s = w->activity ? sign_of(l->job, role, w->rank) : NULL;
-    if (s && !has_worked(s, w->activity, l->now_ns))
-        return;
-    if (s)
+    if (s && has_worked(s, w->activity, l->now_ns))
         mark(s, w->activity, l->now_ns);
+    else if (s && !(s->is_untold && s->uid == w->activity->uid))
+        one.seen = MS_JOB_SEEN_SILENT;
     add(l, &one);
+}
+
+/* Signs that the core has not got are told again, with the next ones. */
+static void note_told(struct look *l, bool is_told)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        const struct ms_job_report *p = &l->all[i];
+        struct ms_job_sign *s =
+            p->role == MS_JOB_DRIVER ? NULL : sign_of(l->job, p->role, p->rank);
+
+        if (s)
+            s->is_untold = !is_told && p->seen == MS_JOB_SEEN_RUNNING;
+        if (p->role == MS_JOB_DRIVER)
+            l->job->is_around_untold = !is_told && p->seen == MS_JOB_SEEN_RUNNING;
+    }
 }
 
 /* A role of it whose silence matters; MS_JOB_NO_ROLE: it is none. */
@@ -205,12 +220,12 @@ static void look_around(struct look *l, const Muster__Status *status)
                 is_one_of(nodes, w->node))
                 look_around_at(&a, w, l->now_ns);
         }
-    if (a.is_sign || !nodes || !a.now)
-        add(l,
-            &(struct ms_job_report){.role = MS_JOB_DRIVER,
-                                    .seen = MS_JOB_SEEN_RUNNING,
-                                    .incarnation =
-                                        ms_job_core_view(job->core).attempt});
+    a.is_sign |= !nodes || !a.now || job->is_around_untold;
+    add(l,
+        &(struct ms_job_report){.role = MS_JOB_DRIVER,
+                                .seen = a.is_sign ? MS_JOB_SEEN_RUNNING
+                                                  : MS_JOB_SEEN_SILENT,
+                                .incarnation = ms_job_core_view(job->core).attempt});
     free(job->around);
     job->around = a.now;
     job->around_count = a.now ? a.count : 0;
@@ -218,9 +233,17 @@ static void look_around(struct look *l, const Muster__Status *status)
 
 /* ---- all --------------------------------------------------------------------------- */
 
-static void look_at_all(struct ms_hosted *job, const Muster__Status *status)
+static uint32_t late_ms(const struct look *l)
 {
-    struct look l = {.job = job, .now_ns = ms_now_ns()};
+    return (uint32_t)((l->now_ns - l->asked_ns + MS_NS_PER_MS - 1) / MS_NS_PER_MS);
+}
+
+/* What was asked for at that time: who shows no sign was silent then. */
+static void
+look_at_all(struct ms_hosted *job, const Muster__Status *status, int64_t asked_ns)
+{
+    struct look l = {.job = job, .now_ns = ms_now_ns(), .asked_ns = asked_ns};
+    bool is_told;
 
     for (size_t i = 0; i < status->n_clusters; i++) {
         const Muster__ClusterStatus *c = status->clusters[i];
@@ -232,11 +255,14 @@ static void look_at_all(struct ms_hosted *job, const Muster__Status *status)
     }
     if (ms_job_core_view(job->core).driver_hang_ns)
         look_around(&l, status);
-    if (l.count)
-        ms_hosted_feed(job,
-                       &(struct ms_job_event){.what = MS_JOB_PROGRESS,
-                                              .reports = l.all,
-                                              .report_count = l.count});
+    if (l.count) {
+        is_told = ms_hosted_feed_looks(job,
+                                       &(struct ms_job_event){.what = MS_JOB_PROGRESS,
+                                                              .count = late_ms(&l),
+                                                              .reports = l.all,
+                                                              .report_count = l.count});
+        note_told(&l, is_told);
+    }
     free(l.all);
 }
 
@@ -245,6 +271,7 @@ static void look_at_all(struct ms_hosted *job, const Muster__Status *status)
 struct question {
     struct ms_jobs *jobs;
     uint64_t id; /* of the job, which may be gone */
+    int64_t asked_ns;
 };
 
 static int64_t look_ns(const struct ms_hosted *job)
@@ -277,7 +304,7 @@ static void on_looked(struct ms_head_op *op, void *arg)
     if (job) {
         job->is_looking = false;
         if (ms_head_op_result(op, &why) == 0 && op->message && !job->is_recovering) {
-            look_at_all(job, (const Muster__Status *)op->message);
+            look_at_all(job, (const Muster__Status *)op->message, q->asked_ns);
             ms_beats_look(job, (const Muster__Status *)op->message);
         }
         again(job);
@@ -306,7 +333,7 @@ static void on_look(void *arg)
         return;
     q = calloc(1, sizeof *q);
     if (q) {
-        *q = (struct question){job->jobs, job->id};
+        *q = (struct question){job->jobs, job->id, ms_now_ns()};
         fill(&ask, &m);
         job->is_looking = true;
         if (ms_head_request_then(job->jobs->head, &m, on_looked, q))

@@ -10,6 +10,7 @@ struct ms_job_doing;
 struct ms_job_sign {
     uint64_t uid, cpu_ns, calls, progress;
     int64_t at_ns;
+    bool is_untold; /* the core has not got it: its journal cannot be written */
 };
 
 /* A process that is there and silent, since then. */

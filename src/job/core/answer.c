@@ -57,8 +57,6 @@ static void done(struct ms_job_core *c, struct ms_core_role *r, uint8_t doing)
     MS_EACH_BUSY(r, i)
     if (r->slots[i].state == MS_JOB_SLOT_STARTING)
         runs(c, r, &r->slots[i]);
-    if (r->spec->hang_ns && r->hang_look_ns > c->now_ns + r->spec->hang_ns)
-        r->hang_look_ns = c->now_ns + r->spec->hang_ns;
     if (doing == MS_JOB_DO_RESIZE && r->op_count < r->size)
         shrunk(r);
     if (doing == MS_JOB_DO_CREATE || doing == MS_JOB_DO_RESTART) {

@@ -25,7 +25,8 @@
  *  - An action that a later one of the same subject has overtaken (DESTROY a CREATE, RELEASE
  *    a RESERVE, STOP_DRIVER a START_DRIVER) may be cancelled. Its answer is ignored.
  *  - Each action is answered within a time that the host knows; the core sets none.
- *  - PROGRESS is not journalled: it only moves the time of the last sign of work. At a TICK,
+ *  - PROGRESS is not journalled: it only moves the times of the last sign of work and of the
+ *    last look without one. At a TICK,
  *    and whenever `wake` has come, the host asks ms_job_core_suspect for an event and treats
  *    that like any other.
  *
@@ -107,10 +108,10 @@ int ms_job_core_step(struct ms_job_core *c,
 /* When a TICK is wanted, and suspect is to be asked; MS_NEVER: only events matter. */
 int64_t ms_job_core_wake_ns(const struct ms_job_core *c);
 
-/* Is a role without signs of work for too long, or is it known now whether one still is? If
- * true, *e is an event to be journalled and taken; ask again after that. Borrowed until the
+/* Was a role seen to be without signs of work for too long, or is it known now whether one
+ * still is? If true, *e is an event to be journalled and taken; ask again after that. Borrowed until the
  * next call of the core. */
-bool ms_job_core_suspect(struct ms_job_core *c, int64_t now_ns, struct ms_job_event *e);
+bool ms_job_core_suspect(struct ms_job_core *c, struct ms_job_event *e);
 
 /* ---- what there is ----------------------------------------------------------------- */
 

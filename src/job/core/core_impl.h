@@ -45,7 +45,8 @@ enum ms_core_slot_flags {
 
 struct ms_core_slot {
     int64_t started_ns, ended_ns, retry_ns;
-    int64_t work_ns; /* the last sign of work; not in snapshots */
+    int64_t work_ns;   /* the last sign of work; not in snapshots */
+    int64_t silent_ns; /* it was seen then, without one; not in snapshots */
     uint32_t incarnation, restarts;
     uint32_t mark; /* of its error */
     int32_t code;
@@ -88,9 +89,9 @@ struct ms_core_role {
     int64_t scale_retry_ns; /* nor another size before that */
     int64_t slot_retry_ns;  /* no WAITING slot is due earlier */
     int64_t stray_retry_ns;
-    int64_t pending_ns;   /* below min since then; MS_NEVER: it is not */
-    int64_t up_ns;        /* all of it was started then */
-    int64_t hang_look_ns; /* nobody is hung before that; not in snapshots */
+    int64_t pending_ns; /* below min since then; MS_NEVER: it is not */
+    int64_t up_ns;      /* all of it was started then */
+    bool may_hang; /* somebody was seen to be silent for too long; not in snapshots */
     char text[MS_CORE_ROLE_TEXT_MAX + 1];
 };
 
@@ -118,7 +119,8 @@ struct ms_core_driver {
     int64_t pardoned_ns; /* a failure until then is a role's: nothing is spent */
     uint8_t hang;        /* ms_core_hang */
     uint64_t dump_op;
-    int64_t work_ns; /* the last sign of work; not in snapshots */
+    int64_t work_ns;   /* the last sign of work; not in snapshots */
+    int64_t silent_ns; /* it was seen then, without one; not in snapshots */
 };
 
 enum ms_core_held {

@@ -262,22 +262,67 @@ test_a_role_that_succeeded_before_its_start_failed_has_not_failed(void **state)
 static bool suspect(struct rig *g)
 {
     struct ms_job_event e;
-    bool is_event = ms_job_core_suspect(g->core, g->now_ns, &e);
+    bool is_event = ms_job_core_suspect(g->core, &e);
 
     if (is_event)
         rig_step(g, &e);
     return is_event;
 }
 
-static void driver_works(struct rig *g)
+/* A look at one process, whose answer took so long. */
+static void
+look_at(struct rig *g, uint32_t role, uint32_t rank, uint8_t seen, uint32_t late_ms)
 {
-    struct ms_job_report p = {.role = MS_JOB_DRIVER,
-                              .incarnation = ms_job_core_view(g->core).attempt,
-                              .seen = MS_JOB_SEEN_RUNNING};
+    bool is_driver = role == MS_JOB_DRIVER;
+    struct ms_job_report p = {
+        .role = role,
+        .rank = rank,
+        .incarnation = is_driver ? ms_job_core_view(g->core).attempt
+                                 : ms_job_core_slot(g->core, role, rank).incarnation,
+        .seen = seen};
 
     rig_step(g,
-             &(struct ms_job_event){
-                 .what = MS_JOB_PROGRESS, .reports = &p, .report_count = 1});
+             &(struct ms_job_event){.what = MS_JOB_PROGRESS,
+                                    .count = late_ms,
+                                    .reports = &p,
+                                    .report_count = 1});
+}
+
+static void driver_works(struct rig *g)
+{
+    look_at(g, MS_JOB_DRIVER, 0, MS_JOB_SEEN_RUNNING, 0);
+}
+
+static void driver_is_silent(struct rig *g)
+{
+    look_at(g, MS_JOB_DRIVER, 0, MS_JOB_SEEN_SILENT, 0);
+}
+
+/* `hang` of 2 s: its node answers after 5 s, and others later still. */
+static void test_a_node_that_answers_late_is_no_hang(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 2, false);
+    struct rig g;
+
+    (void)state;
+    role.hang_ns = 2 * MS_NS_PER_S;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    look_at(&g, 0, 0, MS_JOB_SEEN_RUNNING, 0);
+    rig_tick(&g, 1);
+    look_at(&g, 0, 0, MS_JOB_SEEN_SILENT, 0);
+    rig_tick(&g, 5); /* nobody was heard meanwhile */
+    assert_false(suspect(&g));
+    look_at(&g, 0, 0, MS_JOB_SEEN_SILENT, 4500); /* 1.5 s after its last sign */
+    assert_false(suspect(&g));
+    look_at(&g, 0, 0, MS_JOB_SEEN_RUNNING, 0); /* it has worked */
+    assert_false(suspect(&g));
+    rig_tick(&g, 3);
+    look_at(&g, 0, 0, MS_JOB_SEEN_SILENT, 500);
+    assert_true(suspect(&g));
+    assert_true(rig_said(&g, "1 of 2 processes"));
+    rig_finish(&g);
 }
 
 static void test_a_driver_that_hangs_is_started_again(void **state)
@@ -294,8 +339,11 @@ static void test_a_driver_that_hangs_is_started_again(void **state)
     rig_tick(&g, 50);
     driver_works(&g);
     rig_tick(&g, 50);
+    driver_is_silent(&g);
     assert_false(suspect(&g)); /* 50 s after its last sign */
     rig_tick(&g, 11);
+    assert_false(suspect(&g)); /* nobody has looked */
+    driver_is_silent(&g);
     assert_true(suspect(&g));
     assert_int_equal(rig_action(&g, MS_JOB_DO_DUMP_STACKS)->role, MS_JOB_DRIVER);
     assert_false(suspect(&g)); /* the stack comes first */
@@ -322,6 +370,7 @@ static void test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job(void 
     rig_init(&g, &spec);
     rig_run(&g);
     rig_tick(&g, 61);
+    driver_is_silent(&g);
     assert_true(suspect(&g));
     rig_done(&g, rig_action(&g, MS_JOB_DO_DUMP_STACKS)->id);
     assert_true(suspect(&g));
@@ -364,6 +413,7 @@ static void test_a_driver_that_works_again_is_left_alone(void **state)
     rig_init(&g, &spec);
     rig_run(&g);
     rig_tick(&g, 61);
+    driver_is_silent(&g);
     assert_true(suspect(&g));
     id = rig_action(&g, MS_JOB_DO_DUMP_STACKS)->id;
     driver_works(&g);
@@ -606,6 +656,7 @@ int main(void)
         cmocka_unit_test(test_the_driver_restarts_from_its_checkpoint),
         cmocka_unit_test(
             test_a_role_that_succeeded_before_its_start_failed_has_not_failed),
+        cmocka_unit_test(test_a_node_that_answers_late_is_no_hang),
         cmocka_unit_test(test_a_driver_that_hangs_is_started_again),
         cmocka_unit_test(
             test_a_hung_driver_whose_budget_is_spent_is_ended_with_the_job),

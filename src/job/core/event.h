@@ -39,7 +39,8 @@ enum ms_job_event_what {
     /* What happens. */
     MS_JOB_EXITED, /* reports: one end or a million, of roles and of the driver; text: of
                       the first, e.g. its traceback */
-    MS_JOB_PROGRESS,  /* reports: signs of work. Need not be journalled */
+    MS_JOB_PROGRESS, /* reports: who was looked at: running, or silent since the last sign;
+                         count: that was known so many ms ago. Need not be journalled */
     MS_JOB_SUSPECTED, /* role, reports: from ms_job_core_suspect */
     MS_JOB_HUNG, /* role, reports: from ms_job_core_suspect. None: they work again */
     MS_JOB_CANNOT_ASK, /* the orchestrator cannot be asked; text */
@@ -75,6 +76,7 @@ enum ms_job_seen {
     MS_JOB_SEEN_ENDED,   /* cause, exit code */
     MS_JOB_SEEN_RUNNING, /* found, or works */
     MS_JOB_SEEN_MISSING, /* whoever would have it was asked, and has not */
+    MS_JOB_SEEN_SILENT,  /* of PROGRESS: there, without a sign of work */
     MS_JOB_SEENS
 };
 

@@ -1,5 +1,9 @@
 /* hang.c - roles without signs of work: first their stacks, then the policy
  *
+ * Somebody is silent for as long as he was seen to be: from his last sign of work until the
+ * last look at which he showed none. While nobody can look, as at a node that answers late,
+ * no silence grows.
+ *
  * PROGRESS is not journalled, so nothing is decided by it here. ms_job_core_suspect turns
  * silence into an event that names processes by their incarnations; that is journalled.
  */
@@ -8,9 +12,32 @@
 #include <assert.h>
 #include <string.h>
 
-static int64_t silent_since_ns(const struct ms_core_slot *s)
+/* ---- looks ------------------------------------------------------------------------- */
+
+static int64_t later_ns(int64_t a, int64_t b)
 {
-    return s->work_ns > s->started_ns ? s->work_ns : s->started_ns;
+    return a > b ? a : b;
+}
+
+static bool is_slot_silent(const struct ms_core_role *r, const struct ms_core_slot *s)
+{
+    return s->silent_ns >=
+           ms_deadline_ns(later_ns(s->work_ns, s->started_ns), r->spec->hang_ns);
+}
+
+static bool is_driver_silent(const struct ms_job_core *c)
+{
+    const struct ms_core_driver *d = &c->driver;
+
+    return d->silent_ns >=
+           ms_deadline_ns(later_ns(d->work_ns, d->started_ns), c->spec.driver_hang_ns);
+}
+
+static void look(int64_t *work_ns, int64_t *silent_ns, uint8_t seen, int64_t at_ns)
+{
+    int64_t *to = seen == MS_JOB_SEEN_SILENT ? silent_ns : work_ns;
+
+    *to = later_ns(*to, at_ns);
 }
 
 void ms_take_progress(struct ms_job_core *c,
@@ -19,16 +46,23 @@ void ms_take_progress(struct ms_job_core *c,
 {
     for (size_t i = 0; i < e->report_count; i++) {
         const struct ms_job_report *p = &e->reports[i];
+        int64_t at_ns =
+            now_ns - (p->seen == MS_JOB_SEEN_SILENT ? e->count * MS_NS_PER_MS : 0);
+        struct ms_core_role *r;
         struct ms_core_slot *s;
 
         if (p->role == MS_JOB_DRIVER) {
-            if (p->incarnation == c->driver.attempt && now_ns > c->driver.work_ns)
-                c->driver.work_ns = now_ns;
+            if (p->incarnation == c->driver.attempt)
+                look(&c->driver.work_ns, &c->driver.silent_ns, p->seen, at_ns);
             continue;
         }
-        s = &c->roles[p->role].slots[p->rank];
-        if (p->incarnation == s->incarnation && now_ns > s->work_ns)
-            s->work_ns = now_ns;
+        r = &c->roles[p->role];
+        s = &r->slots[p->rank];
+        if (p->incarnation != s->incarnation)
+            continue;
+        look(&s->work_ns, &s->silent_ns, p->seen, at_ns);
+        if (r->spec->hang_ns && is_slot_silent(r, s))
+            r->may_hang = true;
     }
 }
 
@@ -40,24 +74,19 @@ static bool is_looked_at(const struct ms_job_core *c, const struct ms_core_role 
            c->stage == MS_JOB_STAGE_RUNNING && r->hang != MS_CORE_DUMPING;
 }
 
-/* Fills c->suspects, and finds out when to look again. */
-static size_t find_silent(struct ms_job_core *c, struct ms_core_role *r, int64_t now_ns)
+/* Fills c->suspects. */
+static size_t find_silent(struct ms_job_core *c, struct ms_core_role *r)
 {
     size_t count = 0;
 
     if (ms_array_reserve(&c->suspects, &c->suspect_room, r->size, sizeof *c->suspects) <
         0)
         return 0; /* the next time, then */
-    r->hang_look_ns = MS_NEVER;
+    r->may_hang = false;
     for (uint32_t i = 0; i < r->size; i++) {
         const struct ms_core_slot *s = &r->slots[i];
-        int64_t at_ns = ms_deadline_ns(silent_since_ns(s), r->spec->hang_ns);
 
-        if (s->state != MS_JOB_SLOT_RUNNING)
-            continue;
-        if (at_ns < r->hang_look_ns)
-            r->hang_look_ns = at_ns;
-        if (at_ns <= now_ns)
+        if (s->state == MS_JOB_SLOT_RUNNING && is_slot_silent(r, s))
             c->suspects[count++] = (struct ms_job_report){.role = ms_role_index(c, r),
                                                           .rank = i,
                                                           .incarnation = s->incarnation,
@@ -74,19 +103,10 @@ static bool is_driver_looked_at(const struct ms_job_core *c)
            c->driver.hang != MS_CORE_DUMPING;
 }
 
-static int64_t driver_look_ns(const struct ms_job_core *c)
-{
-    const struct ms_core_driver *d = &c->driver;
-
-    return ms_deadline_ns(d->work_ns > d->started_ns ? d->work_ns : d->started_ns,
-                          c->spec.driver_hang_ns);
-}
-
-static bool
-suspect_driver(struct ms_job_core *c, int64_t now_ns, struct ms_job_event *e)
+static bool suspect_driver(struct ms_job_core *c, struct ms_job_event *e)
 {
     bool is_known = c->driver.hang == MS_CORE_DUMPED;
-    bool is_silent = driver_look_ns(c) <= now_ns;
+    bool is_silent = is_driver_silent(c);
 
     if (!is_driver_looked_at(c) || (!is_known && !is_silent) ||
         ms_array_reserve(&c->suspects, &c->suspect_room, 1, sizeof *c->suspects) < 0)
@@ -101,18 +121,16 @@ suspect_driver(struct ms_job_core *c, int64_t now_ns, struct ms_job_event *e)
     return true;
 }
 
-bool ms_job_core_suspect(struct ms_job_core *c, int64_t now_ns, struct ms_job_event *e)
+bool ms_job_core_suspect(struct ms_job_core *c, struct ms_job_event *e)
 {
-    if (now_ns < c->now_ns)
-        now_ns = c->now_ns;
     for (uint32_t i = 0; i < c->spec.role_count; i++) {
         struct ms_core_role *r = &c->roles[i];
         bool is_known = r->hang == MS_CORE_DUMPED;
         size_t count;
 
-        if (!is_looked_at(c, r) || (!is_known && now_ns < r->hang_look_ns))
+        if (!is_looked_at(c, r) || (!is_known && !r->may_hang))
             continue;
-        count = find_silent(c, r, now_ns);
+        count = find_silent(c, r);
         if (count == 0 && !is_known)
             continue;
         *e = (struct ms_job_event){.what = is_known ? MS_JOB_HUNG : MS_JOB_SUSPECTED,
@@ -121,28 +139,21 @@ bool ms_job_core_suspect(struct ms_job_core *c, int64_t now_ns, struct ms_job_ev
                                    .report_count = count};
         return true;
     }
-    return suspect_driver(c, now_ns, e);
+    return suspect_driver(c, e);
 }
 
 int64_t ms_hang_wake_ns(const struct ms_job_core *c)
 {
-    int64_t wake_ns = MS_NEVER;
-
     for (uint32_t i = 0; i < c->spec.role_count; i++) {
         const struct ms_core_role *r = &c->roles[i];
-        int64_t at_ns = r->hang == MS_CORE_DUMPED ? c->now_ns : r->hang_look_ns;
 
-        if (is_looked_at(c, r) && at_ns < wake_ns)
-            wake_ns = at_ns;
+        if (is_looked_at(c, r) && (r->hang == MS_CORE_DUMPED || r->may_hang))
+            return c->now_ns;
     }
-    if (is_driver_looked_at(c)) {
-        int64_t at_ns =
-            c->driver.hang == MS_CORE_DUMPED ? c->now_ns : driver_look_ns(c);
-
-        if (at_ns < wake_ns)
-            wake_ns = at_ns;
-    }
-    return wake_ns;
+    if (is_driver_looked_at(c) &&
+        (c->driver.hang == MS_CORE_DUMPED || is_driver_silent(c)))
+        return c->now_ns;
+    return MS_NEVER;
 }
 
 /* ---- the driver -------------------------------------------------------------------- */

@@ -277,7 +277,7 @@ static void ask_for_something(struct sim *s)
     struct ms_job_event e = {.role = sim_roll(s, s->spec.role_count)};
     const struct ms_job_role_spec *r = &s->roles[e.role];
 
-    switch (sim_roll(s, 12)) {
+    switch (sim_roll(s, 13)) {
     case 0:
         e.what = sim_roll(s, 8) ? MS_JOB_SUSPEND : MS_JOB_STOP;
         break;
@@ -308,6 +308,23 @@ static void ask_for_something(struct sim *s)
     sim_event(s, &e);
 }
 
+/* A look at one process: its node may answer too late for it. */
+static bool look_at(struct sim *s, struct sim_proc *p, struct ms_job_report *out)
+{
+    bool is_silent = p->hangs_ns && p->hangs_ns <= p->marked_ns;
+
+    if (!s->is_calm && sim_roll(s, 3) == 0)
+        return false;
+    if (!is_silent)
+        p->marked_ns = s->now_ns;
+    *out = (struct ms_job_report){.role = p->role,
+                                  .rank = p->rank,
+                                  .incarnation = p->incarnation,
+                                  .seen = is_silent ? MS_JOB_SEEN_SILENT
+                                                    : MS_JOB_SEEN_RUNNING};
+    return true;
+}
+
 static void progress(struct sim *s)
 {
     struct ms_job_report reports[SIM_PROCS_MAX];
@@ -316,14 +333,49 @@ static void progress(struct sim *s)
     size_t count;
 
     for (size_t i = 0; i < s->proc_count; i++)
-        if (s->is_calm || sim_roll(s, 4))
-            reports[e.report_count++] =
-                (struct ms_job_report){.role = s->procs[i].role,
-                                       .rank = s->procs[i].rank,
-                                       .incarnation = s->procs[i].incarnation,
-                                       .seen = MS_JOB_SEEN_RUNNING};
+        e.report_count += look_at(s, &s->procs[i], &reports[e.report_count]);
     if (ms_job_core_step(s->core, &e, s->now_ns, &actions, &count, NULL) < 0 || count)
         sim_fail(s, "progress does something");
+}
+
+/* Some processes hang from now on, and are looked at meanwhile. */
+static void hang(struct sim *s)
+{
+    uint32_t looks = sim_roll(s, 8);
+
+    for (size_t i = 0; i < s->proc_count; i++)
+        if (!s->procs[i].hangs_ns && sim_roll(s, 4) == 0)
+            s->procs[i].hangs_ns = s->now_ns;
+    for (uint32_t i = 0; i < looks; i++) {
+        s->now_ns += (int64_t)sim_roll(s, 40) * MS_NS_PER_S;
+        sim_event(s, &(struct ms_job_event){.what = MS_JOB_TICK});
+        progress(s);
+    }
+}
+
+static const struct sim_proc *find_suspect(const struct sim *s,
+                                           const struct ms_job_report *p)
+{
+    for (size_t i = 0; i < s->proc_count; i++)
+        if (s->procs[i].role == p->role && s->procs[i].rank == p->rank &&
+            s->procs[i].incarnation == p->incarnation)
+            return &s->procs[i];
+    return NULL;
+}
+
+/* Only who has hung for so long may be suspected, however late anybody looks. */
+static void check_suspects(struct sim *s, const struct ms_job_event *e)
+{
+    int64_t limit_ns =
+        e->role == MS_JOB_DRIVER ? s->spec.driver_hang_ns : s->roles[e->role].hang_ns;
+
+    for (size_t i = 0; i < e->report_count; i++) {
+        const struct sim_proc *p = find_suspect(s, &e->reports[i]);
+
+        s->suspects++;
+        if (p && (!p->hangs_ns || s->now_ns - p->hangs_ns < limit_ns))
+            sim_fail(s, "a process that works is suspected");
+    }
 }
 
 static void fault(struct sim *s)
@@ -348,6 +400,9 @@ static void fault(struct sim *s)
         break;
     case 5:
         progress(s);
+        break;
+    case 6:
+        hang(s);
         break;
     default:
         lose_one(s);
@@ -393,8 +448,10 @@ static bool next(struct sim *s)
         if (s->is_calm)
             progress(s);
         sim_event(s, &(struct ms_job_event){.what = MS_JOB_TICK});
-        for (int i = 0; i < 8 && ms_job_core_suspect(s->core, s->now_ns, &e); i++)
+        for (int i = 0; i < 8 && ms_job_core_suspect(s->core, &e); i++) {
+            check_suspects(s, &e);
             sim_event(s, &e);
+        }
     }
     return true;
 }

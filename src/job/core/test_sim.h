@@ -17,6 +17,8 @@
 
 struct sim_proc {
     uint32_t role, rank, incarnation;
+    int64_t hangs_ns;  /* since then; 0: it works */
+    int64_t marked_ns; /* its last sign of work, as a look has found it */
 };
 
 /* An action that the host has begun. */
@@ -57,6 +59,7 @@ struct sim {
     int64_t record_times[64];
     size_t record_count;
     bool is_finished, is_forgotten;
+    uint32_t suspects;
     uint32_t steps, crashes, faults, idle_ticks, ends_refused;
 
     /* what the rules remember */
