@@ -52,6 +52,31 @@ def test_the_same_capacity_as_areals(seed: int) -> None:
         assert both[0].get_capacity() == both[1].get_capacity()
 
 
+def test_a_hundred_thousand_histories() -> None:
+    """Short ones, some of them after a recovery."""
+    for seed in range(100_000):
+        chance, version = random.Random(seed), Version()
+        limits = (chance.randint(0, 9), chance.randint(0, 5), chance.randint(0, 3))
+        both = [cls(version, *limits) for cls in (AReaLs, StalenessManager)]
+        if chance.random() < 0.3:
+            version.number = chance.randint(1, 20)
+            for one in both:
+                one.on_version_recovered(version.number)
+        waits = runs = 0
+        for _ in range(chance.randint(5, 30)):
+            event = chance.choice((*EVENTS, "version"))
+            if event == "version":
+                version.number += 1
+            elif (waits if event == "submitted" else runs or event == "enqueued") > 0:
+                waits += (event == "enqueued") - (event == "submitted")
+                runs += (event == "submitted") - (event in ("accepted", "rejected"))
+                for one in both:
+                    getattr(one, f"on_rollout_{event}")()
+            theirs, ours = both
+            assert theirs.get_capacity() == ours.get_capacity(), seed
+            assert theirs.get_pending_limit() == ours.get_pending_limit(), seed
+
+
 class Loader:
     batch_size = 4
 
