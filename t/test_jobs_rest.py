@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_rig import CLI
 from daemon_rig import Process
 from helpers import MARK, leftovers, new_mark, until
 
@@ -41,7 +43,8 @@ class Web:
         if body is not None:
             head["Content-Type"] = "application/json"
         data = None if body is None else json.dumps(body)
-        conn.request(method, f"/api/v1/jobs{path}", data, headers=head)
+        at = path if path == "/check" else f"/jobs{path}"
+        conn.request(method, f"/api/v1{at}", data, headers=head)
         answer = conn.getresponse()
         said = answer.read()
         conn.close()
@@ -134,3 +137,26 @@ def test_stop_by_http_and_what_is_refused(web: Web) -> None:
         web.post("", body, 400)
     web.post("/web/scale", {"role": "nobody", "count": 1}, 404)
     web.get("/web/logs?since=never", 400)
+
+
+def test_a_file_is_checked(web: Web) -> None:
+    said = web.post("/check", {"text": JOB})
+    assert (said["name"], said["nodes"], said["roles"]) == ("web", 1, 1)
+    assert said["created_by_the_controller"] == 1 and said["driver"]
+    file = web.folder / "job.yaml"
+    file.write_text(JOB)
+    by_command = subprocess.run(
+        [CLI, "check", str(file), "--json"], capture_output=True, check=True
+    )
+    assert said | {"file": str(file)} == json.loads(by_command.stdout)
+    wrong = JOB.replace("command:", "comand:")
+    assert (
+        "web.yaml:5:10: "
+        in (web.post("/check", {"text": wrong, "file": "web.yaml"}, 400)["detail"])
+    )
+    narrow = JOB.replace("{command:", "{num_cpus: 9, command:")
+    for path in ("/check", ""):  # what is refused there is not taken
+        body = {"text": narrow} | ({} if path else {"folder": str(web.folder)})
+        said = web.post(path, body, 507)
+        assert "cluster 'side'" in said["detail"], said
+    assert web.get("") == {"jobs": []}

@@ -3,44 +3,18 @@
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
 #include "cli/run/run.h"
-#include "job/node_ranges.h"
+#include "head/jobs/right.h"
+#include "head/rest/message_json.h"
 #include "session/job_file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Do its roles, with the least ranks that they may have, fit on the nodes that it needs? */
-static enum ms_exit check_fit(const struct ms_cli *cli, const struct ms_job *job)
-{
-    MS_CLEANUP(ms_whole_nodes_finish) struct ms_whole_nodes nodes = {0};
-    MS_CLEANUP(ms_cleanup_free)
-    const Muster__NodeShape **shapes = calloc(job->node_count + 1, sizeof *shapes);
-    MS_CLEANUP(ms_cleanup_free)
-    uint32_t *least = calloc(job->node_count + 1, sizeof *least);
-    size_t count;
-    struct ms_error err = {0};
-
-    if (!job->has_nodes)
-        return MS_EXIT_OK;
-    if (!shapes || !least)
-        return ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
-    if (ms_whole_nodes_init(&nodes,
-                            (const Muster__NodeShape *const *)job->nodes,
-                            job->node_count,
-                            !job->on || strcmp(job->on, "ray") != 0,
-                            &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
-    count = ms_job_nodes_least(job, least);
-    for (size_t i = 0; i < count; i++)
-        shapes[i] = nodes.shapes[least[i]];
-    return ms_plan_check(cli, job, shapes, count);
-}
-
 enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
 {
-    struct ms_job_spec spec;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     struct ms_error err = {0};
-    const char *file = cli->operands[0], *on = cli->values[MS_OPT_ON], *name;
+    const char *file = cli->operands[0], *on = cli->values[MS_OPT_ON];
 
     if (cli->operand_count != 1)
         return ms_out_fail(cli,
@@ -53,14 +27,10 @@ enum ms_exit ms_jobs_check(const struct ms_cli *cli, struct ms_job *job)
         free(job->on);
         job->on = strdup(on);
     }
-    name = cli->values[MS_OPT_NAME] ? cli->values[MS_OPT_NAME] : job->name;
-    if (ms_job_check_submit(
-            job, name ? name : "job", job->on ? job->on : "local", &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    if (ms_job_make_spec(job, &spec, &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "%s: %s", file, err.text);
-    ms_job_made_spec_finish(&spec);
-    return check_fit(cli, job);
+    return ms_plan_answer(cli,
+                          ms_job_is_right(job, cli->values[MS_OPT_NAME], &table, &err),
+                          &table,
+                          &err);
 }
 
 /* "4 nodes", or "2 to 4 nodes". */
@@ -80,30 +50,23 @@ enum ms_exit ms_cmd_check(const struct ms_cli *cli)
 {
     char nodes[64];
     MS_CLEANUP(ms_job_finish) struct ms_job job = {0};
+    Muster__JobChecked m;
     enum ms_exit code = ms_jobs_check(cli, &job);
-    size_t ours = 0;
 
     if (code)
         return code;
-    for (size_t i = 0; i < job.role_count; i++)
-        ours += ms_job_role_is_ours(&job.roles[i]);
+    ms_job_checked_fill(&job, cli->values[MS_OPT_NAME], cli->operands[0], &m);
     if (ms_cli_has(cli, MS_OPT_JSON))
-        return ms_out_json(
-            MS_JSON({"file", ms_json_string(cli->operands[0])},
-                    {"name", ms_json_string(job.name ? job.name : "job")},
-                    {"nodes", json_integer((json_int_t)job.node_count)},
-                    {"roles", json_integer((json_int_t)job.role_count)},
-                    {"created_by_the_controller", json_integer((json_int_t)ours)},
-                    {"driver", json_boolean(job.driver != NULL)}));
+        return ms_out_json(ms_message_print(&m.base));
     print_nodes(&job, nodes);
-    printf("%s: job '%s' is right: %s, %zu role%s, %zu of them created by the "
+    printf("%s: job '%s' is right: %s, %u role%s, %u of them created by the "
            "controller, %s driver\n",
-           cli->operands[0],
-           job.name ? job.name : "job",
+           m.file,
+           m.name,
            nodes,
-           job.role_count,
-           job.role_count == 1 ? "" : "s",
-           ours,
-           job.driver ? "a" : "no");
+           m.roles,
+           m.roles == 1 ? "" : "s",
+           m.created_by_the_controller,
+           m.driver ? "a" : "no");
     return MS_EXIT_OK;
 }

@@ -166,6 +166,18 @@ print_misfit(const struct ms_cli *cli, struct ms_buf *table, const struct ms_err
     return MS_EXIT_NO_ROOM;
 }
 
+enum ms_exit ms_plan_answer(const struct ms_cli *cli,
+                            int rc,
+                            struct ms_buf *table,
+                            const struct ms_error *err)
+{
+    if (rc == 0)
+        return MS_EXIT_OK;
+    return rc == -EINVAL && table->len == 0
+               ? ms_out_fail(cli, MS_EXIT_USAGE, "%s", err->text)
+               : print_misfit(cli, table, err);
+}
+
 enum ms_exit ms_plan_check(const struct ms_cli *cli,
                            const struct ms_job *job,
                            const Muster__NodeShape *const *nodes,

@@ -6,6 +6,7 @@
 #ifndef MS_CLI_RUN_RUN_H
 #define MS_CLI_RUN_RUN_H
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "job/file.h"
@@ -32,6 +33,11 @@ enum ms_exit ms_plan_check(const struct ms_cli *cli,
                            const struct ms_job *job,
                            const Muster__NodeShape *const *nodes,
                            size_t count);
+/* What a plan has come to, said as `muster plan` says it: MS_EXIT_OK, or why not. */
+enum ms_exit ms_plan_answer(const struct ms_cli *cli,
+                            int rc,
+                            struct ms_buf *table,
+                            const struct ms_error *err);
 
 /* The head, its machines and the driver, here. The driver's exit code, or why it could not
  * be run. */

@@ -7,6 +7,7 @@
 #include "head/jobs/feed.h"
 #include "head/jobs/hosted.h"
 #include "head/jobs/machines.h"
+#include "head/jobs/right.h"
 #include "head/jobs/roles_entry.h"
 #include "head/jobs/simulated.h"
 #include "head/ops/op.h"
@@ -97,12 +98,13 @@ static int check_clusters(const struct ms_hosted *job, struct ms_error *err)
     return rc;
 }
 
-static int
-check_new(const struct ms_jobs *j, const struct ms_hosted *job, struct ms_error *err)
+static int check_new(const struct ms_jobs *j,
+                     const struct ms_hosted *job,
+                     struct ms_buf *table,
+                     struct ms_error *err)
 {
     const struct ms_hosted *old = ms_hosted_find(j, job->name);
-    int rc = ms_job_check_submit(
-        &job->file, job->name, job->file.on ? job->file.on : "local", err);
+    int rc = ms_job_is_right(&job->file, job->name, table, err);
 
     if (rc < 0)
         return rc;
@@ -191,7 +193,7 @@ int ms_jobs_submit_run(struct ms_head_op *op)
     job = ms_hosted_create(j, m, &op->error);
     if (!job)
         return op->error.code ? op->error.code : -ENOMEM;
-    rc = check_new(j, job, &op->error);
+    rc = check_new(j, job, &op->table, &op->error);
     if (rc == 0)
         rc = enter(job, &op->error);
     if (rc < 0) {

@@ -6,6 +6,7 @@
  *
  *   jobs.c      all jobs: opening, the end; what the rest of the head tells them
  *   queue.c     which of them may start, and what the others wait for
+ *   right.c     is a file right? for `check` and `submit` alike
  *   ask.c       the verbs; status.c: what they answer; asked.c: none is carried out twice
  *   feed.c      one job: an event into the journal and the core, actions out
  *   act.c       actions, by the table of what each of them is; act_role.c: those of roles

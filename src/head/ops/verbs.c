@@ -115,6 +115,8 @@ static const struct ms_verb verbs[] = {
     {CHANGE(SUBMIT_JOB, JOB, ANYBODY, ms_jobs_submit_run),
      KEPT,
      .http = {"POST", "api/v1/jobs", NULL}},
+    {QUESTION(CHECK_JOB, JOB_CHECKED, ANYBODY, ms_jobs_check_run),
+     .http = {"POST", "api/v1/check", NULL}},
     {QUESTION(LIST_JOBS, JOBS, ANYBODY, ms_jobs_list_run),
      .http = {"GET", "api/v1/jobs", NULL}},
     {QUESTION(GET_JOB, JOB, ANYBODY, ms_jobs_get_run),

@@ -68,9 +68,9 @@ ms_verb_run ms_head_shards_open_run, ms_head_shards_take_run, ms_head_shards_end
 /* fleet/ */
 ms_verb_run ms_fleet_reserve_run, ms_fleet_release_run, ms_fleet_describe_run;
 /* jobs/ */
-ms_verb_run ms_jobs_submit_run, ms_jobs_list_run, ms_jobs_get_run, ms_jobs_wait_run,
-    ms_jobs_events_run, ms_jobs_suspend_run, ms_jobs_resume_run, ms_jobs_stop_run,
-    ms_jobs_delete_run, ms_jobs_scale_run, ms_jobs_restart_run;
+ms_verb_run ms_jobs_submit_run, ms_jobs_check_run, ms_jobs_list_run, ms_jobs_get_run,
+    ms_jobs_wait_run, ms_jobs_events_run, ms_jobs_suspend_run, ms_jobs_resume_run,
+    ms_jobs_stop_run, ms_jobs_delete_run, ms_jobs_scale_run, ms_jobs_restart_run;
 /* waiting.h */
 ms_verb_run ms_head_ask_death_run;
 
