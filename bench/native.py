@@ -11,6 +11,8 @@ from side import SideError
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILD = ROOT / "build/release"
+LIBRARIES = ["event_core", "protobuf-c", "crypto", "ssl", "jansson", "yaml", "hwloc"]
+LIBRARIES += ["z", "m"]
 TIMEOUT_S = 120
 IDLE_S = 12
 
@@ -83,8 +85,9 @@ def inside(folder: Path, name: str) -> Path:
     if not program.exists():
         library = built("src/libmuster.a")
         options = ["-O2", "-D_GNU_SOURCE", "-I", ROOT / "src", "-I", BUILD / "src"]
-        options += ["-I", BUILD]
-        sources = [HERE / f"c/{name}.c", library, "-levent_core", "-lprotobuf-c"]
+        options += ["-I", BUILD, "-I", ROOT / "include"]
+        sources = [HERE / f"c/{name}.c", library, BUILD / "proto/libmuster-proto.a"]
+        sources += [f"-l{name}" for name in LIBRARIES]
         run(["cc", *options, "-o", program, *sources])
     return program
 

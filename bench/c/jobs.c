@@ -1,28 +1,32 @@
-/* The job controller, in five measurements; prints one number for each, in this order:
+/* The job controller, in five measurements; prints one line for each, in this order:
  *
  *   events   events per second of one core by the pure core, at 1,000 instances
- *   decision seconds from the report of a death, through the journal on disk, to the
- *            action that replaces it, at 1,000 instances; median and 99th percentile
- *   lost     1,000 of 1,000 instances are lost at once on a simulated engine: seconds of its
- *            time until all run again, those that their first start took, and how often the
- *            engine was asked
- *   memory   bytes of the core for each of 100,000 instances, and those of the simulated
- *            engine and its orchestrator with them
- *   recovery seconds until a new controller has read a journal of 10,000 instances and knows
- *            which of them run
+ *   decision seconds from the report of a death to a head until it has asked for what replaces
+ *            it, and noted that it runs, at 1,000 instances; median and 99th percentile
+ *   lost     1,000 of 1,000 instances are lost at once: seconds until all run again, those
+ *            that their first start took, and how often replacements were asked for
+ *   memory   bytes of the core for each of 100,000 instances, and of the head's heap
+ *   recovery seconds until a head that is started again has read the journal of 10,000
+ *            instances, and knows that they run
+ *
+ * All but the first are of a head as `muster head` is one, with its journal on disk and a job
+ * `on: sim`, whose instances are placed and counted as running.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "head/state/journal.h"
+#include "head/head_impl.h"
+#include "head/jobs/feed.h"
+#include "head/ops/op.h"
+#include "io/tree.h"
 #include "job/core/core.h"
-#include "orchestrator/sim/sim.h"
 
 #include <assert.h>
-#include <inttypes.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum {
@@ -31,10 +35,8 @@ enum {
     MOST = 100000,
     DEATHS = 200,
     ROUNDS = 200000,
-    TAIL = 255, /* events after a snapshot; the host takes one every 256 */
-    SPACE_EVENTS = 1,
-    SPACE_CORE,
-    SPACE_LINES,
+    TAIL = 255, /* events after a snapshot; the head takes one every 256 */
+    PER_NODE = 1000,
 };
 
 static struct ms_job_core *core;
@@ -130,64 +132,130 @@ static void measure_events(void)
     ms_job_core_destroy(core);
 }
 
-/* ---- the journal ------------------------------------------------------------------- */
+/* ---- a head ------------------------------------------------------------------------ */
 
-static struct ms_journal *journal;
-static uint64_t number;
 static char folder[] = "/tmp/mbXXXXXX";
+static struct ms_head *head;
 
-static void ignore_record(
-    void *arg, uint32_t space, const char *key, const uint8_t *data, size_t len)
+static void stop(const char *what, const char *why)
 {
-    (void)arg, (void)space, (void)key, (void)data, (void)len;
+    fprintf(stderr, "%s: %s\n", what, why);
+    exit(1);
 }
 
-static void ignore_rewrite(void *arg, struct ms_journal *d)
-{
-    (void)arg, (void)d;
-}
-
-static const struct ms_journal_ops journal_ops = {ignore_record, ignore_rewrite};
-
-static void open_journal(bool is_kept)
+static void serve(void)
 {
     struct ms_error err = {0};
 
-    if (ms_journal_open(
-            &journal, folder, "jobs.db", is_kept, 0, &journal_ops, NULL, &err) < 0) {
-        fprintf(stderr, "%s\n", err.text);
-        exit(1);
-    }
+    head = ms_head_serve(
+        &(struct ms_head_serve_options){.name = "bench", .agent_path = "/bin/false"},
+        &err);
+    if (!head)
+        stop("head", err.text);
 }
 
-static void keep(uint32_t space, const char *key, const void *data, size_t len)
+/* On its thread. */
+static void on_head(ms_verb_run *run)
 {
     struct ms_error err = {0};
 
-    if (ms_journal_write(journal, space, key, data, len, &err) < 0) {
-        fprintf(stderr, "%s\n", err.text);
-        exit(1);
-    }
+    if (ms_head_op_call(head, run, MS_NEVER, &err) < 0)
+        stop("head", err.text);
 }
 
-/* As a host takes an event: into the journal, then into the core. */
-static void take_kept(const struct ms_job_event *e)
+static struct ms_hosted *job_of(const struct ms_head_op *op)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf data = {0};
-    struct ms_job_event_read read;
-    char key[32];
+    return ms_hosted_find(op->head->jobs, "job");
+}
 
-    snprintf(key, sizeof key, "job/%020" PRIu64, ++number);
-    assert(ms_job_event_encode(e, &data) == 0);
-    assert(ms_job_event_decode(&read, data.data, data.len, NULL) == 0);
-    keep(SPACE_EVENTS, key, data.data, data.len);
-    step(&read.event);
-    for (size_t i = 0; i < action_count; i++)
-        if (actions[i].what == MS_JOB_DO_SAY) {
-            snprintf(key, sizeof key, "job/%020" PRIu64, number * 16 + i);
-            keep(SPACE_LINES, key, actions[i].text, strlen(actions[i].text));
-        }
-    ms_job_event_read_finish(&read);
+static uint32_t running;
+static size_t core_bytes;
+
+static int look(struct ms_head_op *op)
+{
+    const struct ms_hosted *job = job_of(op);
+
+    running = job->is_recovering
+                  ? 0
+                  : ms_job_core_role(job->core, 0).counts[MS_JOB_SLOT_RUNNING];
+    core_bytes = ms_job_core_memory(job->core);
+    ms_head_op_succeed(op, NULL);
+    return 0;
+}
+
+static void wait_running(uint32_t count)
+{
+    do
+        on_head(look);
+    while (running < count);
+}
+
+/* Submitted, placed and running. */
+static void start_job(uint32_t count)
+{
+    Muster__SubmitJob submit = MUSTER__SUBMIT_JOB__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    char text[256];
+    struct ms_error err = {0};
+    struct ms_head_op *op;
+
+    snprintf(text,
+             sizeof text,
+             "name: job\non: sim\nnodes: [{name: \"n[0-%u]\", cpus: %d}]\n"
+             "roles: {a: {command: [sh], world_size: %u, num_cpus: 1}}\n",
+             (count - 1) / PER_NODE,
+             PER_NODE,
+             count);
+    submit.folder = folder;
+    submit.text = text;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB;
+    m.submit_job = &submit;
+    op = ms_head_request(head, &m);
+    ms_head_op_wait(op, MS_NEVER);
+    if (ms_head_op_result(op, &err) < 0)
+        stop("submit", err.text);
+    ms_head_op_unref(op);
+    wait_running(count);
+}
+
+/* The folder is empty again. */
+static void end_head(void)
+{
+    ms_head_stop(head, 0);
+    ms_tree_remove(AT_FDCWD, folder);
+    if (mkdir(folder, 0700) < 0)
+        stop(folder, "cannot be made");
+}
+
+static void add_end(struct ms_hosted *job, uint32_t rank, enum ms_job_cause cause)
+{
+    struct ms_job_report p = {.rank = rank,
+                              .incarnation =
+                                  ms_job_core_slot(job->core, 0, rank).incarnation,
+                              .cause = (uint8_t)cause,
+                              .signaled = 1,
+                              .code = 9,
+                              .node = "n0"};
+
+    ms_ends_add(job, &p, "killed by signal 9");
+}
+
+/* ---- decisions --------------------------------------------------------------------- */
+
+static uint32_t dying;
+static int64_t took_ns;
+
+static int lose_one(struct ms_head_op *op)
+{
+    struct ms_hosted *job = job_of(op);
+    int64_t began_ns = ms_now_ns();
+
+    add_end(job, dying, MS_JOB_PREEMPTED);
+    ms_ends_tell(job);
+    took_ns = ms_now_ns() - began_ns;
+    assert(ms_job_core_slot(job->core, 0, dying).incarnation > 1);
+    ms_head_op_succeed(op, NULL);
+    return 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -201,260 +269,77 @@ static void measure_decision(void)
 {
     int64_t times[DEATHS];
 
-    run(INSTANCES);
-    open_journal(false);
+    serve();
+    start_job(INSTANCES);
     for (uint32_t i = 0; i < DEATHS; i++) {
-        struct ms_job_report p = death(i * 7 % INSTANCES);
-        int64_t began_ns = ms_now_ns();
-
-        job_ns += 3600 * MS_NS_PER_S;
-        take_kept(&(struct ms_job_event){
-            .what = MS_JOB_EXITED, .reports = &p, .report_count = 1, .text = "killed"});
-        assert(asked() && asked()->what == MS_JOB_DO_REPLACE);
-        times[i] = ms_now_ns() - began_ns;
-        take_kept(&(struct ms_job_event){.what = MS_JOB_DONE, .id = asked()->id});
+        dying = i * 7 % INSTANCES;
+        on_head(lose_one);
+        times[i] = took_ns;
     }
+    wait_running(INSTANCES);
     qsort(times, DEATHS, sizeof *times, compare);
     printf(
         "%.9f %.9f\n", seconds(times[DEATHS / 2]), seconds(times[DEATHS * 99 / 100]));
-    ms_journal_close(journal);
-    ms_job_core_destroy(core);
+    end_head();
 }
 
-/* ---- recovery ---------------------------------------------------------------------- */
+/* ---- all at once ------------------------------------------------------------------- */
 
-static void on_core(void *arg, const char *key, const uint8_t *data, size_t len)
+static uint64_t events;
+
+static int lose_all(struct ms_head_op *op)
 {
-    (void)arg, (void)key;
-    core = ms_job_core_decode(data, len, NULL);
-    assert(core);
+    struct ms_hosted *job = job_of(op);
+
+    events = job->event_number;
+    for (uint32_t i = 0; i < INSTANCES; i++)
+        add_end(job, i, MS_JOB_NODE_LOST);
+    ms_head_op_succeed(op, NULL);
+    return 0;
 }
 
-static void on_event(void *arg, const char *key, const uint8_t *data, size_t len)
+/* The report, and an answer to each request. */
+static int count_requests(struct ms_head_op *op)
 {
-    struct ms_job_event_read read;
-
-    (void)arg, (void)key;
-    assert(ms_job_event_decode(&read, data, len, NULL) == 0);
-    step(&read.event);
-    ms_job_event_read_finish(&read);
+    events = job_of(op)->event_number - events - 1;
+    ms_head_op_succeed(op, NULL);
+    return 0;
 }
 
-/* Of all that runs, as its nodes tell it. */
-static void recover(uint32_t count)
+static int is_new(struct ms_head_op *op)
 {
-    struct ms_job_report *found = calloc(count, sizeof *found);
-
-    assert(found);
-    for (uint32_t i = 0; i < count; i++)
-        found[i] = (struct ms_job_report){.rank = i,
-                                          .incarnation =
-                                              ms_job_core_slot(core, 0, i).incarnation,
-                                          .seen = MS_JOB_SEEN_RUNNING};
-    take_kept(&(struct ms_job_event){.what = MS_JOB_RECOVERED,
-                                     .reports = found,
-                                     .report_count = count,
-                                     .flags = MS_JOB_COMPLETE});
-    free(found);
-}
-
-static void measure_recovery(void)
-{
-    MS_CLEANUP(ms_buf_finish) struct ms_buf snapshot = {0};
-    int64_t began_ns;
-
-    run(MANY);
-    open_journal(false);
-    assert(ms_job_core_encode(core, &snapshot) == 0);
-    keep(SPACE_CORE, "job", snapshot.data, snapshot.len);
-    for (uint32_t i = 0; i < TAIL; i++) {
-        struct ms_job_report p = death(i);
-
-        take_kept(asked()
-                      ? &(struct ms_job_event){.what = MS_JOB_DONE, .id = asked()->id}
-                      : &(struct ms_job_event){
-                            .what = MS_JOB_EXITED, .reports = &p, .report_count = 1});
-    }
-    ms_journal_close(journal);
-    ms_job_core_destroy(core);
-    began_ns = ms_now_ns();
-    open_journal(true);
-    assert(ms_journal_read(journal, SPACE_CORE, "job", on_core, NULL, NULL) == 0);
-    assert(ms_journal_read(journal, SPACE_EVENTS, "job/", on_event, NULL, NULL) == 0);
-    recover(MANY);
-    printf("%.6f\n", seconds(ms_now_ns() - began_ns));
-    assert(ms_job_core_role(core, 0).counts[MS_JOB_SLOT_UNKNOWN] == 0);
-    assert(ms_job_core_role(core, 0).counts[MS_JOB_SLOT_RUNNING] > MANY - TAIL);
-    ms_journal_close(journal);
-    ms_job_core_destroy(core);
-}
-
-/* ---- on a simulated engine --------------------------------------------------------- */
-
-static struct ms_sim *sim;
-static struct ms_orchestrator *engine;
-static struct ms_bundle *bundles;
-static uint32_t *rank_of;           /* by the number of a piece */
-static struct ms_job_report *ended; /* told at this moment */
-static uint8_t *phases;             /* of each piece, as last told */
-static size_t ended_count, next_piece, starting, asks;
-
-static void on_reserved(void *arg,
-                        int rc,
-                        const struct ms_error *why,
-                        const struct ms_orch_answer *a)
-{
-    (void)arg, (void)a;
-    if (rc < 0) {
-        fprintf(stderr, "%s\n", why->text);
-        exit(1);
-    }
-}
-
-/* News, or what a list has: the latter may be known already. */
-static void take_piece(const struct ms_lent_piece *p)
-{
-    if (p->phase <= phases[p->number])
-        return;
-    phases[p->number] = (uint8_t)p->phase;
-    if (p->phase == MS_PHASE_RUNNING)
-        starting--;
-    else if (p->phase == MS_PHASE_ENDED)
-        ended[ended_count++] = death(rank_of[p->number]);
-}
-
-static void on_piece(void *arg, int rc, const struct ms_orch_event *e);
-
-static void
-on_list(void *arg, int rc, const struct ms_error *why, const struct ms_orch_answer *a)
-{
-    (void)arg, (void)why;
-    if (rc < 0)
-        return; /* the end */
-    for (size_t i = 0; i < a->count; i++)
-        for (size_t k = 0; k < a->reservations[i].count; k++)
-            take_piece(a->reservations[i].pieces[k]);
-    assert(engine->ops->watch(engine, a->cursor, on_piece, NULL));
-}
-
-static void on_piece(void *arg, int rc, const struct ms_orch_event *e)
-{
-    (void)arg;
-    if (rc < 0) /* too much has happened since: look at the whole */
-        assert(engine->ops->list(engine, NULL, on_list, NULL));
-    else if (!e->gone)
-        take_piece(e->piece);
-}
-
-/* What the core asks for, in one request to the engine. */
-static void carry_out(void)
-{
-    const struct ms_job_action *a = asked();
-    size_t count = a->what == MS_JOB_DO_CREATE ? a->count : a->rank_count;
-    struct ms_reserve r = {
-        .key = "job",
-        .is_more = a->what != MS_JOB_DO_CREATE,
-        .pieces = {.name = "job", .bundles = bundles, .count = count},
-        .timeout_ns = 3600 * MS_NS_PER_S};
-
-    for (size_t i = 0; i < count; i++)
-        rank_of[next_piece++] = r.is_more ? a->ranks[i].rank : (uint32_t)i;
-    starting = count;
-    asks++;
-    assert(engine->ops->reserve(engine, &r, on_reserved, NULL));
-}
-
-/* Until all that was asked for runs. */
-static void wait_running(void)
-{
-    uint64_t id = asked()->id;
-
-    while (starting && ms_sim_step(sim, MS_NEVER))
-        ;
-    assert(!starting);
-    job_ns = ms_sim_now_ns(sim) + MS_NS_PER_S;
-    step(&(struct ms_job_event){.what = MS_JOB_DONE, .id = id});
-}
-
-/* What this program itself notes of each piece. */
-static void prepare(uint32_t count)
-{
-    bundles = calloc(count, sizeof *bundles);
-    rank_of = calloc(2 * (size_t)count, sizeof *rank_of);
-    phases = calloc(2 * (size_t)count, sizeof *phases);
-    ended = calloc(count, sizeof *ended);
-    assert(bundles && rank_of && phases && ended);
-    for (uint32_t i = 0; i < count; i++)
-        bundles[i].cpu_milli = 8000;
-}
-
-static void start_on_sim(uint32_t count, uint32_t nodes)
-{
-    const struct ms_sim_options options = {.seed = 3,
-                                           .nodes = nodes,
-                                           .cpu_milli = 8000,
-                                           .memory = UINT64_C(1) << 30,
-                                           .faults = {.start_ns = 10 * MS_NS_PER_S}};
-
-    sim = ms_sim_create(&options);
-    engine = sim ? ms_orchestrator_sim(sim) : NULL;
-    assert(engine);
-    assert(engine->ops->watch(engine, UINT64_C(1) << 32, on_piece, NULL));
-    submit(count);
-    step(&(struct ms_job_event){.what = MS_JOB_DONE, .id = asked()->id});
-    carry_out();
-    wait_running();
-    assert(ms_job_core_role(core, 0).counts[MS_JOB_SLOT_RUNNING] == count);
-}
-
-static void stop_sim(void)
-{
-    engine->ops->destroy(engine);
-    ms_sim_destroy(sim);
-    ms_job_core_destroy(core);
-    free(bundles);
-    free(rank_of);
-    free(phases);
-    free(ended);
-    next_piece = ended_count = 0;
+    running = 0;
+    for (uint32_t i = 0; i < INSTANCES; i++)
+        running +=
+            ms_job_core_slot(job_of(op)->core, 0, i).state == MS_JOB_SLOT_RUNNING &&
+            ms_job_core_slot(job_of(op)->core, 0, i).incarnation > 1;
+    ms_head_op_succeed(op, NULL);
+    return 0;
 }
 
 static void measure_lost(void)
 {
-    int64_t start_ns, lost_ns;
+    int64_t began_ns, started_ns, lost_ns;
 
-    prepare(INSTANCES);
-    start_on_sim(INSTANCES, 2 * INSTANCES);
-    start_ns = ms_sim_now_ns(sim);
-    lost_ns = start_ns;
-    asks = 0;
-    for (uint32_t i = 0; i < INSTANCES; i++)
-        assert(ms_sim_end_piece(sim, "job", i, MS_CAUSE_NODE_LOST, 0) == 0);
-    while (ms_job_core_role(core, 0).counts[MS_JOB_SLOT_RUNNING] < INSTANCES ||
-           ended_count || asks == 0) {
-        int64_t at_ns = ms_sim_now_ns(sim);
-
-        while (ms_sim_step(sim, at_ns + 1))
-            ; /* all that is told at this moment */
-        if (!ended_count) {
-            assert(ms_sim_step(sim, MS_NEVER));
-            continue;
-        }
-        job_ns = at_ns + MS_NS_PER_S;
-        step(&(struct ms_job_event){
-            .what = MS_JOB_EXITED, .reports = ended, .report_count = ended_count});
-        ended_count = 0;
-        if (asked()) {
-            carry_out();
-            wait_running();
-        }
-    }
-    printf("%.3f %.3f %zu\n",
-           seconds(ms_sim_now_ns(sim) - lost_ns),
-           seconds(start_ns),
-           asks);
-    stop_sim();
+    serve();
+    began_ns = ms_now_ns();
+    start_job(INSTANCES);
+    started_ns = ms_now_ns() - began_ns;
+    began_ns = ms_now_ns();
+    on_head(lose_all);
+    do
+        on_head(is_new);
+    while (running < INSTANCES);
+    lost_ns = ms_now_ns() - began_ns;
+    on_head(count_requests);
+    printf("%.6f %.6f %llu\n",
+           seconds(lost_ns),
+           seconds(started_ns),
+           (unsigned long long)events);
+    end_head();
 }
+
+/* ---- many -------------------------------------------------------------------------- */
 
 static size_t heap_bytes(void)
 {
@@ -465,33 +350,43 @@ static size_t heap_bytes(void)
 
 static void measure_memory(void)
 {
-    size_t before, all;
+    size_t before;
 
-    prepare(MOST);
+    serve();
     before = heap_bytes();
-    start_on_sim(MOST, MOST);
-    all = heap_bytes() - before;
-    printf("%zu %zu\n", ms_job_core_memory(core) / MOST, all / MOST);
-    stop_sim();
+    start_job(MOST);
+    printf("%zu %zu\n", core_bytes / MOST, (heap_bytes() - before) / MOST);
+    end_head();
+}
+
+static void measure_recovery(void)
+{
+    int64_t began_ns;
+
+    serve();
+    start_job(MANY);
+    for (uint32_t i = 0; i < TAIL / 2; i++) {
+        dying = i;
+        on_head(lose_one);
+    }
+    wait_running(MANY);
+    ms_head_crash(head);
+    began_ns = ms_now_ns();
+    serve();
+    wait_running(MANY);
+    printf("%.6f\n", seconds(ms_now_ns() - began_ns));
+    end_head();
 }
 
 int main(void)
 {
-    char path[64];
-
-    if (!mkdtemp(folder))
+    if (!mkdtemp(folder) || setenv("MUSTER_HOME", folder, 1) < 0)
         return 1;
     measure_events();
     measure_decision();
     measure_lost();
     measure_memory();
     measure_recovery();
-    for (int i = 0; i < 3; i++) {
-        static const char *const names[] = {"jobs.db", "jobs.db-wal", "jobs.db-shm"};
-
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        remove(path);
-    }
-    remove(folder);
+    ms_tree_remove(AT_FDCWD, folder);
     return 0;
 }
