@@ -184,14 +184,18 @@ struct ms_lengths *case_lengths(const struct case_set *c, bool warm)
 
     for (uint32_t g = 0; l && warm && g < c->c.groups; g++) {
         struct ms_length_sums sums = {0};
+        uint32_t cut[CASE_PAST], cuts = 0;
         const uint32_t *past = c->past + (size_t)g * CASE_PAST;
         uint64_t key = is_trace ? 0 : c->c.keys[g];
 
         for (uint32_t t = c->c.turns ? g % c->c.turns : 0; t > 0; t--)
             key = ms_lengths_next_turn(key);
         for (uint32_t k = 0; k < CASE_PAST && past[k] > 0; k++)
-            ms_length_sums_add(&sums, past[k]);
-        ms_lengths_learn(l, key, &sums, 0);
+            if (past[k] < c->c.max_new)
+                ms_length_sums_add(&sums, past[k]);
+            else
+                cut[cuts++] = past[k];
+        ms_lengths_learn(l, key, &sums, cut, cuts, 0);
     }
     return l;
 }

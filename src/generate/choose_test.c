@@ -32,7 +32,7 @@ static void show_lengths(struct rig *r, bool by_prompt)
 
             ms_length_sums_add(&sums, (uint32_t)(2000 * exp(z)) + i);
         }
-        ms_lengths_learn(r->lengths, k, &sums, 0);
+        ms_lengths_learn(r->lengths, k, &sums, NULL, 0, 0);
     }
 }
 

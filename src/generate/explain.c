@@ -69,7 +69,7 @@ explain_length(const struct ms_scheduler *s, uint32_t i, struct ms_explanation *
     if (q->state == MS_REQUEST_DONE)
         return;
     if (g->state == MS_GROUP_HELD) /* it has not been guessed yet */
-        guess = ms_lengths_guess(s->lengths, g->key, &g->sums, NULL, 0);
+        guess = ms_lengths_guess(s->lengths, g->key, g->hint, &g->sums, NULL, 0);
     x->expected += ms_length_remaining(guess, q->generated, q->max_new);
     x->high += ms_length_below(guess, 0.9, q->generated, q->max_new);
     x->high = fmin(x->high, most);

@@ -99,7 +99,7 @@ static void test_sources(void **state)
     (void)state;
     for (int i = 0; i < 4; i++)
         ms_length_sums_add(&past, 50);
-    ms_lengths_learn(r.lengths, 1, &past, 0);
+    ms_lengths_learn(r.lengths, 1, &past, NULL, 0, 0);
     up(&r, 0, 4);
     submit(&r, 1, 2);
     EVENT(&r,

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <math.h>
 
-#define RANK_MIN 0.05F /* change of what is expected that changes the order */
-#define LIVE_MAX 64    /* samples of a group whose progress is looked at */
+#define RANK_MIN  0.05F /* change of what is expected that changes the order */
+#define LEAST_MAX 64    /* samples of a group whose progress is looked at */
 
 uint32_t ms_group_find(const struct ms_scheduler *s, uint64_t id)
 {
@@ -118,18 +118,36 @@ add_requests(struct ms_scheduler *s, uint32_t group, const struct ms_generate_ev
     }
 }
 
+/* It has come to its limit: nobody knows how long it would have been. */
+static bool is_cut(const struct ms_gen_request *q)
+{
+    return q->generated >= q->max_new;
+}
+
+/* Tokens of those samples that have not ended by themselves. */
+static size_t list_least(const struct ms_scheduler *s,
+                         const struct ms_gen_group *g,
+                         uint32_t least[LEAST_MAX])
+{
+    size_t n = 0;
+
+    for (uint32_t i = g->first; i != MS_NONE && n < LEAST_MAX;
+         i = s->requests[i].next) {
+        const struct ms_gen_request *q = &s->requests[i];
+
+        if (q->generated > 0 && (q->state != MS_REQUEST_DONE || is_cut(q)))
+            least[n++] = q->generated;
+    }
+    return n;
+}
+
 void ms_group_guess(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_group *g = &s->groups[i];
-    uint32_t live[LIVE_MAX];
-    size_t n = 0;
+    uint32_t least[LEAST_MAX];
+    size_t n = list_least(s, g, least);
 
-    for (uint32_t q = g->first; q != MS_NONE && n < LIVE_MAX; q = s->requests[q].next)
-        if (s->requests[q].state != MS_REQUEST_DONE && s->requests[q].generated > 0)
-            live[n++] = s->requests[q].generated;
-    g->guess = ms_lengths_guess(s->lengths, g->key, &g->sums, live, n);
-    if (g->hint > 0 && g->sums.n == 0)
-        g->guess.mu = logf((float)g->hint);
+    g->guess = ms_lengths_guess(s->lengths, g->key, g->hint, &g->sums, least, n);
     g->expected =
         (float)ms_length_remaining(g->guess, 0, s->requests[g->first].max_new);
 }
@@ -148,7 +166,7 @@ static void look_ahead(struct ms_scheduler *s, uint32_t i)
         if (!ms_lengths_has(s->lengths, key))
             break;
         later += ms_length_remaining(
-            ms_lengths_guess(s->lengths, key, &(struct ms_length_sums){0}, NULL, 0),
+            ms_lengths_guess(s->lengths, key, 0, &(struct ms_length_sums){0}, NULL, 0),
             0,
             s->requests[g->first].max_new);
     }
@@ -279,7 +297,10 @@ static void end_requests(struct ms_scheduler *s, uint32_t i, uint8_t why)
 
 static void learn(struct ms_scheduler *s, const struct ms_gen_group *g)
 {
-    ms_lengths_learn(s->lengths, g->key, &g->sums, s->version);
+    uint32_t least[LEAST_MAX];
+    size_t n = list_least(s, g, least);
+
+    ms_lengths_learn(s->lengths, g->key, &g->sums, least, n, s->version);
 }
 
 static void finish(struct ms_scheduler *s, uint32_t i)
@@ -309,7 +330,8 @@ void ms_group_sample_done(struct ms_scheduler *s, uint32_t request)
     g->tokens += q->generated;
     if (q->oldest < g->oldest)
         g->oldest = q->oldest;
-    ms_length_sums_add(&g->sums, q->generated);
+    if (!is_cut(q))
+        ms_length_sums_add(&g->sums, q->generated);
     if (g->done >= g->wanted) {
         finish(s, q->group);
         return;

@@ -10,11 +10,15 @@
 enum { WAYS = 8 };    /* entries that a key can be at */
 enum { PART = 1024 }; /* rows that are saved at once */
 
-#define SAMPLES_MAX 32.0 /* what the past is worth at most, in samples */
-#define FADE        0.7  /* of the past, at the first visit by another version */
-#define DRIFT       0.03 /* of the variance: lengths move while the weights do */
-#define TURN        UINT64_C(0x9FB21C651E98DF25)
-#define PRIOR_KEEP  0.99 /* of the prior, at each group */
+#define SAMPLES_MAX  32.0 /* what the past is worth at most, in samples */
+#define FADE         0.7  /* of the past, at the first visit by another version */
+#define DRIFT        0.03 /* of the variance: lengths move while the weights do */
+#define TURN         UINT64_C(0x9FB21C651E98DF25)
+#define PRIOR_KEEP   0.99 /* of the prior, at each group */
+#define HINT_SAMPLES 4.0  /* what a caller's hint is worth */
+#define CUT_MAX                                                                        \
+    0.34 /* of those that ended: with more cut, the model would measure itself */
+#define LEARN_MIN 0.5 /* samples: with less a group teaches nothing */
 
 /* A prompt; key 0 is none. */
 struct length_entry {
@@ -125,10 +129,8 @@ uint64_t ms_lengths_next_turn(uint64_t key)
     return key == 0 ? 0 : next == 0 ? TURN : next;
 }
 
-static void entry_learn(struct ms_lengths *l,
-                        uint64_t key,
-                        const struct ms_length_sums *s,
-                        uint32_t version)
+static void
+entry_learn(struct ms_lengths *l, uint64_t key, double sum, double n, uint32_t version)
 {
     struct length_entry *e = entry_find(l, key);
     double old;
@@ -138,33 +140,31 @@ static void entry_learn(struct ms_lengths *l,
         *e = (struct length_entry){.key = key};
     }
     old = fmin(e->samples, SAMPLES_MAX) * (e->version == version ? 1 : FADE);
-    e->mean = (float)((e->mean * old + s->sum) / (old + s->n));
-    e->samples = (float)(old + s->n);
+    e->mean = (float)((e->mean * old + sum) / (old + n));
+    e->samples = (float)(old + n);
     e->version = version;
     e->used = ++l->clock;
 }
 
 /* ---- the prior --------------------------------------------------------------------- */
 
-static void prior_learn(struct length_prior *p, const struct ms_length_sums *s)
+/* A group of `n` samples with that mean of logarithms; within: their variance, or less than
+ * 0 where it says nothing. */
+static void prior_learn(struct length_prior *p, double mean, double n, double within)
 {
-    double mean = s->sum / s->n, keep = p->weight * PRIOR_KEEP, all = keep + 1;
-    double off = mean - p->mean;
+    double keep = p->weight * PRIOR_KEEP, all = keep + 1, off = mean - p->mean;
 
     if (p->weight == 0) {
         p->mean = mean; /* the variances stay assumed until there are a few */
         p->weight = 1;
-        p->per_mean = 1.0 / s->n;
+        p->per_mean = 1 / n;
         return;
     }
     p->mean += off / all;
     p->of_means += (off * off * keep / all - p->of_means) / fmax(all, 8);
-    p->per_mean += (1.0 / s->n - p->per_mean) / all;
-    if (s->n > 1) {
-        double within = (s->squares - s->sum * mean) / (s->n - 1);
-
-        p->within += (fmax(within, 0) - p->within) / fmax(all, 8);
-    }
+    p->per_mean += (1 / n - p->per_mean) / all;
+    if (within >= 0)
+        p->within += (within - p->within) / all;
     p->weight = all;
 }
 
@@ -184,18 +184,6 @@ double ms_lengths_icc(const struct ms_lengths *l)
     double b = between(&l->prior);
 
     return b / (b + l->prior.within + 1e-9);
-}
-
-void ms_lengths_learn(struct ms_lengths *l,
-                      uint64_t key,
-                      const struct ms_length_sums *s,
-                      uint32_t version)
-{
-    if (s->n == 0)
-        return;
-    prior_learn(&l->prior, s);
-    if (key != 0)
-        entry_learn(l, key, s, version);
 }
 
 /* ---- guesses ----------------------------------------------------------------------- */
@@ -225,10 +213,10 @@ static void believe(struct belief *b, double mean, double precision)
     b->weighted += mean * precision;
 }
 
-/* Samples that are still running are longer than what they have: taken as the mean of what
- * they can be, which depends on the belief, a few times over. */
+/* Samples that were cut, or still run, are longer than what they have: taken as the mean of
+ * what they can be, which depends on the belief, a few times over. */
 static struct belief
-with_live(struct belief known, double within, const uint32_t *live, size_t live_count)
+with_least(struct belief known, double within, const uint32_t *least, size_t count)
 {
     struct belief b = known;
     double deviation = sqrt(within);
@@ -237,12 +225,12 @@ with_live(struct belief known, double within, const uint32_t *live, size_t live_
         double mean = b.weighted / b.precision;
         struct belief next = known;
 
-        for (size_t i = 0; i < live_count; i++) {
+        for (size_t i = 0; i < count; i++) {
             double z, h;
 
-            if (live[i] == 0)
+            if (least[i] == 0)
                 continue;
-            z = (log(live[i]) - mean) / deviation;
+            z = (log(least[i]) - mean) / deviation;
             h = mean_above(z);
             /* what being above z tells: nothing far below, much far above */
             believe(&next,
@@ -254,27 +242,98 @@ with_live(struct belief known, double within, const uint32_t *live, size_t live_
     return b;
 }
 
-struct ms_length_guess ms_lengths_guess(const struct ms_lengths *l,
-                                        uint64_t key,
-                                        const struct ms_length_sums *ended,
-                                        const uint32_t *live,
-                                        size_t live_count)
+/* What is known of a group before its own samples. */
+static struct belief
+before_group(const struct ms_lengths *l, uint64_t key, uint32_t hint, double within)
 {
     const struct length_entry *e = entry_find(l, key);
-    double within = l->prior.within + 1e-6, b = between(&l->prior);
+    double b = between(&l->prior);
     struct belief belief = {0};
 
+    if (hint > 0) { /* as a mean of tokens, not of their logarithms */
+        believe(&belief,
+                log(hint) - within * (1 + 1 / HINT_SAMPLES) / 2,
+                HINT_SAMPLES / within);
+        return belief;
+    }
     believe(&belief, l->prior.mean, 1 / b);
     if (e)
         believe(&belief, e->mean, 1 / (within / e->samples + DRIFT * (b + within)));
+    return belief;
+}
+
+static double within_of(const struct ms_lengths *l)
+{
+    return l->prior.within + 1e-6;
+}
+
+struct ms_length_guess ms_lengths_guess(const struct ms_lengths *l,
+                                        uint64_t key,
+                                        uint32_t hint,
+                                        const struct ms_length_sums *ended,
+                                        const uint32_t *least,
+                                        size_t least_count)
+{
+    double within = within_of(l);
+    struct belief belief = before_group(l, key, hint, within);
+
     if (ended->n > 0)
         believe(&belief, ended->sum / ended->n, ended->n / within);
-    belief = with_live(belief, within, live, live_count);
+    belief = with_least(belief, within, least, least_count);
     return (struct ms_length_guess){.mu = (float)(belief.weighted / belief.precision),
                                     .sigma = (float)sqrt(1 / belief.precision + within),
                                     .within = (float)sqrt(within),
                                     .spread = (float)sqrt(1 / belief.precision)};
 }
+
+/* ---- what ended groups teach ------------------------------------------------------- */
+
+/* The variance of a group around its mean: of what has ended, and of the rest what the model
+ * says of values above theirs. Less than 0: too little has ended to say anything. */
+static double measured_within(const struct ms_length_sums *ended,
+                              const uint32_t *least,
+                              size_t count,
+                              double mean,
+                              double within)
+{
+    double sum = ended->squares - 2 * mean * ended->sum + ended->n * mean * mean;
+
+    if (ended->n < 2 || (double)count > CUT_MAX * ended->n)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        double z = (log(least[i] > 0 ? least[i] : 1) - mean) / sqrt(within);
+
+        sum += within * (1 + z * mean_above(z));
+    }
+    return fmax(sum, 0) / ((double)(ended->n + count) - 1);
+}
+
+void ms_lengths_learn(struct ms_lengths *l,
+                      uint64_t key,
+                      const struct ms_length_sums *ended,
+                      const uint32_t *least,
+                      size_t least_count,
+                      uint32_t version)
+{
+    double within = within_of(l), sum = ended->sum, n = ended->n;
+    struct belief known = before_group(l, key, 0, within), all;
+
+    if (ended->n > 0)
+        believe(&known, sum / n, n / within);
+    all = with_least(known, within, least, least_count);
+    sum += (all.weighted - known.weighted) * within; /* as if they had ended there */
+    n += (all.precision - known.precision) * within;
+    if (n < LEARN_MIN)
+        return;
+    prior_learn(&l->prior,
+                sum / n,
+                n,
+                measured_within(ended, least, least_count, sum / n, within));
+    if (key != 0)
+        entry_learn(l, key, sum, n, version);
+}
+
+/* ---- tokens to come ---------------------------------------------------------------- */
 
 double ms_length_remaining(struct ms_length_guess g, uint32_t generated, uint32_t max)
 {

@@ -4,7 +4,7 @@
  * of a group is put together by precision: the prior of all groups, the prompt's own
  * history from earlier steps, and siblings that have finished. Nothing is trained;
  * the variances are measured from groups as they end. What has been generated already is
- * a lower bound.
+ * a lower bound, also of an answer that was cut at its limit or that nobody waited for.
  *
  * The history is a table of fixed size, least recently used out first, that is kept
  * across restarts with save and load. Pure.
@@ -38,19 +38,24 @@ struct ms_length_guess {
 struct ms_lengths *ms_lengths_create(size_t prompts);
 void ms_lengths_destroy(struct ms_lengths *l); /* NULL is fine */
 
-/* A group has ended: into the history and the prior. */
+/* A group is over: into the history and the prior. `ended` are its samples that have ended
+ * by themselves, `least` the tokens of those that were cut: they would have been longer. */
 void ms_lengths_learn(struct ms_lengths *l,
                       uint64_t key,
-                      const struct ms_length_sums *s,
+                      const struct ms_length_sums *ended,
+                      const uint32_t *least,
+                      size_t least_count,
                       uint32_t version);
 
-/* `ended` are the group's samples that have ended, `live` the tokens so far of those that
- * have not: that they are still running says something too. */
+/* The same of a group that is not over; `least` are also the tokens so far of those that
+ * are still running. `hint`: what its caller expects of a sample, in the place of all that is
+ * known but for the group's own samples; 0: nothing. */
 struct ms_length_guess ms_lengths_guess(const struct ms_lengths *l,
                                         uint64_t key,
+                                        uint32_t hint,
                                         const struct ms_length_sums *ended,
-                                        const uint32_t *live,
-                                        size_t live_count);
+                                        const uint32_t *least,
+                                        size_t least_count);
 /* What the prompt's history is worth, in samples; 0: it has none. */
 double ms_lengths_samples(const struct ms_lengths *l, uint64_t key);
 bool ms_lengths_has(const struct ms_lengths *l, uint64_t key);

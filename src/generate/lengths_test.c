@@ -21,14 +21,14 @@ static void learn(struct ms_lengths *l, uint64_t key, uint32_t tokens, int sampl
 
     for (int i = 0; i < samples; i++)
         ms_length_sums_add(&s, tokens + (uint32_t)(i % 2 ? tokens / 10 : 0));
-    ms_lengths_learn(l, key, &s, 1);
+    ms_lengths_learn(l, key, &s, NULL, 0, 1);
 }
 
 static double expects(const struct ms_lengths *l, uint64_t key)
 {
     struct ms_length_sums none = {0};
 
-    return ms_length_remaining(ms_lengths_guess(l, key, &none, NULL, 0), 0, 100000);
+    return ms_length_remaining(ms_lengths_guess(l, key, 0, &none, NULL, 0), 0, 100000);
 }
 
 static void test_history_tells_prompts_apart(void **state)
@@ -59,13 +59,96 @@ static void test_siblings_tell(void **state)
         learn(l, 0, i % 2 ? 300 : 3000, 8);
     ms_length_sums_add(&two, 200);
     ms_length_sums_add(&two, 300);
-    before = ms_lengths_guess(l, 0, &none, NULL, 0).mu;
-    assert_true(ms_lengths_guess(l, 0, &two, NULL, 0).mu < before - 0.3);
+    before = ms_lengths_guess(l, 0, 0, &none, NULL, 0).mu;
+    assert_true(ms_lengths_guess(l, 0, 0, &two, NULL, 0).mu < before - 0.3);
     /* samples that are still running at 9,000 say more than those that have just begun */
-    after = ms_lengths_guess(l, 0, &none, live, 3).mu;
-    with_short = ms_lengths_guess(l, 0, &none, short_live, 3).mu;
+    after = ms_lengths_guess(l, 0, 0, &none, live, 3).mu;
+    with_short = ms_lengths_guess(l, 0, 0, &none, short_live, 3).mu;
     assert_true(after > before + 0.5);
     assert_true(fabs(with_short - before) < 0.05);
+}
+
+/* Of 60 prompts around 4,000 tokens, cut at 5,000: what was cut is not taken for its end. */
+static void test_cut_answers_are_lower_bounds(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(1000);
+    uint64_t seed = test_seed(1);
+    double sum = 0, off = 0;
+
+    (void)state;
+    for (uint64_t key = 1; key <= 60; key++) {
+        double mu = log(4000) + 0.5 * ((double)key / 30 - 1);
+        struct ms_length_sums ended = {0};
+        uint32_t cut[8];
+        size_t cuts = 0;
+
+        for (int i = 0; i < 8; i++) {
+            double z = 0;
+
+            for (int k = 0; k < 12; k++) /* about normal */
+                z += (double)test_roll(&seed, 1 << 20) / (1 << 20) - 0.5;
+            if (exp(mu + 0.2 * z) < 5000)
+                ms_length_sums_add(&ended, (uint32_t)exp(mu + 0.2 * z));
+            else
+                cut[cuts++] = 5000;
+        }
+        ms_lengths_learn(l, key, &ended, cut, cuts, 1);
+    }
+    for (uint64_t key = 1; key <= 60; key++) {
+        double mu = log(4000) + 0.5 * ((double)key / 30 - 1);
+        struct ms_length_guess g =
+            ms_lengths_guess(l, key, 0, &(struct ms_length_sums){0}, NULL, 0);
+
+        if (exp(mu) < 6000) { /* above, next to all were cut */
+            sum++;
+            off += g.mu - mu;
+        }
+        assert_true(fabs(g.within - 0.2) < 0.05);
+    }
+    assert_true(fabs(off / sum) < 0.05);
+    assert_true(ms_lengths_guess(l, 60, 0, &(struct ms_length_sums){0}, NULL, 0).mu >
+                log(5000));
+}
+
+/* Where nothing has ended, what little is known teaches little. */
+static void test_an_early_abort_teaches_nothing(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(100);
+    struct ms_length_sums none = {0};
+    uint32_t least[] = {3, 5};
+
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        learn(l, 0, 1000, 8);
+    ms_lengths_learn(l, 1, &none, least, 2, 1);
+    assert_false(ms_lengths_has(l, 1));
+    assert_true(fabs(expects(l, 1) / 1050 - 1) < 0.1);
+}
+
+/* A hint is the mean that is expected, and gives way to siblings as they end. */
+static void test_a_hint_and_siblings(void **state)
+{
+    MS_CLEANUP(cleanup_lengths) struct ms_lengths *l = ms_lengths_create(100);
+    struct ms_length_sums ended = {0};
+    double last = 8000, now;
+
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        learn(l, 7, 300, 8);
+    for (int n = 0; n <= 8; n++) {
+        struct ms_length_guess g = ms_lengths_guess(l, 7, 8000, &ended, NULL, 0);
+
+        now = ms_length_remaining(g, 0, 1 << 30);
+        if (n == 0)
+            assert_true(fabs(now / 8000 - 1) < 0.01);
+        else
+            assert_true(now < last && now > 1000);
+        if (n == 1) /* one sibling does not undo it */
+            assert_true(now > 4000);
+        last = now;
+        ms_length_sums_add(&ended, 1000);
+    }
+    assert_true(last < 2500);
 }
 
 static void test_remaining(void **state)
@@ -184,9 +267,9 @@ static void test_the_past_fades_with_the_version_only(void **state)
     (void)state;
     ms_length_sums_add(&one, 100);
     for (int i = 0; i < 8; i++)
-        ms_lengths_learn(l, 1, &one, 1);
+        ms_lengths_learn(l, 1, &one, NULL, 0, 1);
     assert_float_equal(ms_lengths_samples(l, 1), 8, 1e-3);
-    ms_lengths_learn(l, 1, &one, 2);
+    ms_lengths_learn(l, 1, &one, NULL, 0, 2);
     assert_float_equal(ms_lengths_samples(l, 1), 0.7 * 8 + 1, 1e-3);
 }
 
@@ -209,6 +292,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_history_tells_prompts_apart),
         cmocka_unit_test(test_siblings_tell),
+        cmocka_unit_test(test_cut_answers_are_lower_bounds),
+        cmocka_unit_test(test_an_early_abort_teaches_nothing),
+        cmocka_unit_test(test_a_hint_and_siblings),
         cmocka_unit_test(test_remaining),
         cmocka_unit_test(test_draws_agree_with_the_mean),
         cmocka_unit_test(test_saved_and_loaded),

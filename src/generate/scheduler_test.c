@@ -596,7 +596,7 @@ static void test_longest_goes_first(void **state)
 
         ms_length_sums_add(&sums, key == 2 ? 5000 : (uint32_t)(100 * key));
         ms_length_sums_add(&sums, key == 2 ? 5100 : (uint32_t)(110 * key));
-        ms_lengths_learn(r.lengths, key, &sums, 0);
+        ms_lengths_learn(r.lengths, key, &sums, NULL, 0, 0);
     }
     up(&r, 0, 1);
     for (uint64_t g = 1; g <= 4; g++) /* 4 is not known: its probe goes before all */
@@ -687,7 +687,7 @@ static void test_sibling_groups_have_one_probe(void **state)
     (void)state;
     ms_length_sums_add(&sums, 9000); /* prompt 3 is known to be long */
     ms_length_sums_add(&sums, 9000);
-    ms_lengths_learn(r.lengths, 3, &sums, 0);
+    ms_lengths_learn(r.lengths, 3, &sums, NULL, 0, 0);
     up(&r, 0, 1);
     for (uint64_t g = 1; g <= 3; g++) /* 2 is a sibling of 1 */
         EVENT(&r,
@@ -738,7 +738,7 @@ static void test_submitted_with_tokens(void **state)
     EVENT(&r, MS_FINISHED, .id = r.d[0].id, .attempt = 1, .tokens = 90);
     assert_int_equal(r.d[0].what, MS_READY);
     assert_true(
-        ms_lengths_guess(r.lengths, 2, &(struct ms_length_sums){0}, NULL, 0).mu >
+        ms_lengths_guess(r.lengths, 2, 0, &(struct ms_length_sums){0}, NULL, 0).mu >
         4.4F);                           /* log 90 is 4.5, log 50 is 3.9 */
     EVENT(&r, MS_ADVANCE, .version = 6); /* its first tokens are of version 4 */
     assert_int_equal(r.d[0].what, MS_DROP);
@@ -875,7 +875,7 @@ static void test_longest_session_goes_first(void **state)
 
             for (int i = 0; i < 8; i++)
                 ms_length_sums_add(&sums, key == 1 ? 200 : key == 2 ? 100 : 150);
-            ms_lengths_learn(r.lengths, turn_key, &sums, 0);
+            ms_lengths_learn(r.lengths, turn_key, &sums, NULL, 0, 0);
             turn_key = ms_lengths_next_turn(turn_key);
         }
     }

@@ -23,7 +23,7 @@ static void submit_known(struct rig *r, uint32_t other)
 
         for (uint32_t i = 0; i < 8; i++)
             ms_length_sums_add(&sums, (key <= LONG ? 10000 : other) + i);
-        ms_lengths_learn(r->lengths, key, &sums, 0);
+        ms_lengths_learn(r->lengths, key, &sums, NULL, 0, 0);
     }
     for (uint64_t id = 1; id <= REQUESTS; id++)
         EVENT(r,
