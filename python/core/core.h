@@ -209,8 +209,8 @@ PyObject *core_zygote_fill(PyObject *self, PyObject *unused); /* zygote_fill.c *
 /* Functions of the module, each of the file of that name; of head: head_start.c. */
 extern PyMethodDef core_call_functions[], core_call_many_functions[],
     core_dispatch_functions[], core_head_functions[], core_mapping_functions[],
-    core_memory_functions[], core_piece_functions[], core_rows_functions[],
-    core_step_functions[], core_store_functions[], core_worker_functions[],
-    core_zygote_functions[];
+    core_memory_functions[], core_piece_functions[], core_role_functions[],
+    core_rows_functions[], core_step_functions[], core_store_functions[],
+    core_worker_functions[], core_zygote_functions[];
 
 #endif

@@ -337,6 +337,7 @@ static int add_all(PyObject *module)
                                       core_mapping_functions,
                                       core_memory_functions,
                                       core_piece_functions,
+                                      core_role_functions,
                                       core_rows_functions,
                                       core_step_functions,
                                       core_store_functions,

@@ -114,6 +114,26 @@ def decode_answer(codec: int, body: bytes, /) -> Any:
 def class_is_native(worker_cls: str, /) -> bool:
     """ "library.so:symbol"."""
 
+def role_spec(
+    *,
+    name: str,
+    worker_cls: str,
+    start: str | list[str],
+    env: list[str],
+    preload: list[str],
+    python: list[str],
+    mesh: dict[str, int],
+    visible: str,
+    memory: int,
+    working_dir: str,
+    http_open: bool,
+    cpu_milli: int,
+    step_ns: int,
+    detached: bool,
+) -> dict[str, Any]:
+    """A ClusterSpec without places and steps, by the rules that C drivers and jobs have.
+    worker_cls: its path, or "" for a class that is sent otherwise."""
+
 class Head:
     """The embedded head: starts on construction, or raises `error` saying why not."""
 

@@ -273,7 +273,7 @@ draft_init(struct draft *d, const struct ms_spec_role *r, struct ms_error *err)
     if (visible && strcmp(visible, "node") == 0)
         s->visible = MUSTER__VISIBLE__VISIBLE_NODE;
     rc = set_worker(d, r);
-    return rc == 0 && r->worker_cls ? set_step(d, r, err) : rc;
+    return rc == 0 && r->worker_cls && !r->brings_step ? set_step(d, r, err) : rc;
 }
 
 Muster__ClusterSpec *ms_spec_role_build(const struct ms_spec_role *r,

@@ -20,8 +20,9 @@
 struct ms_spec_role {
     const char *name; /* of the cluster */
     /* "package.module.Class", "package.module:Class" or "library.so:symbol"; NULL: `command`
-     * hosts no engine. */
+     * hosts no engine; "": a class of Python's that has no such path. */
     const char *worker_cls;
+    bool brings_step;    /* its engine is made by a step of the caller's */
     const char *library; /* of a class in one: where it is; NULL: workers look for it */
     const char *const *command; /* starts the interpreter, or is the process */
     bool is_fresh;              /* an interpreter of its own: none is forked */

@@ -1,5 +1,6 @@
 /* spec_role_test.c - what follows from what is said of a role */
 #include "base/cleanup.h"
+#include "cluster/spec.h"
 #include "cluster/spec_role.h"
 #include "plain/value.h"
 #include "wire/frame.h"
@@ -206,6 +207,27 @@ static void test_words(void **state)
     json_decref(none);
 }
 
+static void test_classes_in_libraries(void **state)
+{
+    static const struct {
+        const char *worker_cls;
+        bool is_native;
+    } cases[] = {{"libreward.so:reward", true},
+                 {"/x.sources/l.so:f", true},
+                 {"/x.so.d/l.so.1:f", true},
+                 {"package.module.Class", false},
+                 {"package.module:Class", false},
+                 {"/x.so:d/module:Class", false},
+                 {"l.so:", false},
+                 {".so:f", false},
+                 {"l.sources:f", false}};
+
+    (void)state;
+    for (size_t i = 0; i < MS_COUNT(cases); i++)
+        if (ms_class_is_native(cases[i].worker_cls) != cases[i].is_native)
+            fail_msg("%s", cases[i].worker_cls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +238,7 @@ int main(void)
         cmocka_unit_test(test_which_can_change_their_size),
         cmocka_unit_test(test_variables_as_python_has_them),
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_classes_in_libraries),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

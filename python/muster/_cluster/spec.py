@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 Place = tuple[str, list[int]]  # node's name, device indexes on it
 Placement = tuple[int, list[int]]  # node's index, device indexes on it
-_STARTS = {"fork": _core.START_FORK, "exec": _core.START_EXEC}
-_VISIBLE = {"own": _core.VISIBLE_OWN, "node": _core.VISIBLE_NODE}
 _NS = 10**9
 
 
@@ -83,16 +81,29 @@ def cluster_spec(
             "workers",
             stacklevel=4,
         )
-    fixed = {dim: size for dim, size in role.mesh.items() if dim != "dp" and size > 1}
-    return {
-        "name": name,
-        "place": place,
-        "worker": _worker_spec(worker_cls, role),
-        "visible": _VISIBLE[role.visible],
-        "detached": detached,
-        "step_timeout_ns": ns(role.start_timeout),
-        "can_resize": not fixed,
-    }
+    path = worker_cls if isinstance(worker_cls, str) else ""
+    modules = [] if path else modules_of(worker_cls)  # else C knows them
+    spec = _core.role_spec(
+        name=name,
+        worker_cls=path,
+        start=role.start if isinstance(role.start, str) else list(role.start),
+        env=[f"{key}={value}" for key, value in role.env.items()],
+        preload=[*modules, *role.preload],
+        python=list(role.python or ()),
+        mesh=role.mesh,
+        visible=role.visible,
+        memory=role.memory,
+        working_dir=os.path.abspath(role.working_dir) if role.working_dir else "",
+        http_open=role.http_open,
+        cpu_milli=round(role.num_cpus * 1000),
+        step_ns=ns(role.start_timeout),
+        detached=detached,
+    )
+    spec["place"] = place
+    if zygote := spec["worker"]["zygote"]:
+        code = api.session().code
+        zygote["preload"] = [m for m in zygote["preload"] if not is_inside(m, code)]
+    return spec
 
 
 def beside_spec(
@@ -101,31 +112,6 @@ def beside_spec(
     """The same of one whose ranks run beside those of another cluster."""
     worker["env"] = [f"{key}={value}" for key, value in env.items()]
     return {"name": name, "beside": beside, "worker": worker}
-
-
-def _worker_spec(worker_cls: type | str, role: WorkerConfig) -> dict[str, Any]:
-    """What all ranks have in common."""
-    native = is_native(worker_cls)
-    spec: dict[str, Any] = {
-        "start": _core.START_NATIVE if native else _STARTS.get(str(role.start)),
-        "env": [f"{key}={value}" for key, value in role.env.items()],
-        "memory_limit": role.memory,
-        "cpu_milli": round(role.num_cpus * 1000),
-    }
-    if role.working_dir:
-        spec["working_dir"] = os.path.abspath(role.working_dir)
-    if native:
-        return spec
-    session = api.session()
-    preload = dict.fromkeys([*modules_of(worker_cls), *role.preload])
-    spec["zygote"] = {
-        "python": role.python or [],
-        "preload": [m for m in preload if not is_inside(m, session.code)],
-    }
-    spec["http_open"] = role.http_open
-    if not isinstance(role.start, str):
-        spec |= {"start": _core.START_COMMAND, "command": role.start}
-    return spec
 
 
 def engine_step(

@@ -84,7 +84,9 @@ def bound_methods(worker_cls: type | str) -> dict[str, Method] | None:
 def modules_of(worker_cls: type | str) -> list[str]:
     """What to import before the fork: its module, or those that it uses."""
     if isinstance(worker_cls, str):
-        module = worker_cls.replace(":", ".").rpartition(".")[0]
+        module, colon, _ = worker_cls.partition(":")
+        if not colon:
+            module = worker_cls.rpartition(".")[0]
         return [module] if module else []
     if _importable(worker_cls):
         return [worker_cls.__module__]
