@@ -397,11 +397,6 @@ void ms_jobs_destroy(struct ms_jobs *j)
     free(j);
 }
 
-const struct ms_list *ms_jobs_waiting(const struct ms_jobs *j)
-{
-    return j ? &j->waiting : NULL;
-}
-
 void ms_jobs_quit(struct ms_jobs *j)
 {
     if (j)

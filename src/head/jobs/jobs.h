@@ -61,8 +61,6 @@ bool ms_jobs_has(const struct ms_jobs *j, uint64_t id);
 /* A warning among the events of the job with this id; without such a job nothing. */
 void ms_jobs_note(struct ms_jobs *j, uint64_t id, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Operations that wait for events of jobs, or their end; NULL: it has no jobs. */
-const struct ms_list *ms_jobs_waiting(const struct ms_jobs *j);
 /* The head ends: from now on nothing that happens is an event of a job. */
 void ms_jobs_quit(struct ms_jobs *j);
 /* After that: machines of jobs are given back; the jobs stay in the journal. True when

@@ -236,18 +236,6 @@ int ms_head_barrier_run(struct ms_head_op *op)
     return 0;
 }
 
-void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d)
-{
-    ms_list_each (b, &h->barriers, struct ms_barrier, link) {
-        b->count++;
-        ms_list_each (op, &b->ops, struct ms_head_op, wait_link)
-            if (op->driver == d)
-                ms_head_op_fail(op, -ESHUTDOWN, "the worker has ended");
-        b->count--;
-        release(b);
-    }
-}
-
 void ms_head_barriers_finish(struct ms_head *h)
 {
     ms_list_each (b, &h->barriers, struct ms_barrier, link) {

@@ -7,15 +7,12 @@
 #ifndef MS_HEAD_KV_BARRIER_H
 #define MS_HEAD_KV_BARRIER_H
 
-struct ms_driver;
 struct ms_head;
 struct ms_head_op;
 struct ms_slot;
 
 /* This worker has died: the waiting of its cluster ends. */
 void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot);
-/* This one waits nowhere any more. */
-void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d);
 void ms_head_barriers_finish(struct ms_head *h);
 
 #endif

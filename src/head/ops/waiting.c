@@ -2,15 +2,9 @@
 #include "head/ops/waiting.h"
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"
-#include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/jobs/jobs.h"
-#include "head/kv/barrier.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
-#include "head/place/place.h"
-#include "head/rendezvous/rendezvous.h"
-#include "head/shards/shards.h"
 #include "head/state/persist.h"
 
 #include <errno.h>
@@ -103,24 +97,34 @@ void ms_head_deaths_settle(struct ms_head *h)
             say_unknown(op);
 }
 
+/* ---- the end of a driver --------------------------------------------------------- */
+
+/* The end of a cluster that has begun goes on without its asker. */
+static bool is_ending(const struct ms_head_op *op)
+{
+    return op->cluster &&
+           op->request->body_case == MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
+}
+
+static struct ms_head_op *find_waiting(struct ms_head *h, const struct ms_driver *d)
+{
+    struct ms_head_op *found = NULL;
+
+    pthread_mutex_lock(&h->lock);
+    ms_list_each (op, &h->ops, struct ms_head_op, link)
+        if (op->driver == d && !ms_list_is_empty(&op->wait_link) && !is_ending(op)) {
+            found = op;
+            break;
+        }
+    pthread_mutex_unlock(&h->lock);
+    return found;
+}
+
+/* One by one: each failure may complete others. */
 void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
 {
-    const struct ms_list *lists[] = {
-        &h->waiting.for_nodes,
-        &h->waiting.for_deaths,
-        &h->successor_waits,
-        &h->status.watching,
-        &h->place.waits,
-        &h->creating,
-        &h->kv.waiting,
-        ms_jobs_waiting(h->jobs),
-    };
+    struct ms_head_op *op;
 
-    for (size_t i = 0; i < MS_COUNT(lists) && lists[i]; i++)
-        ms_list_each (op, lists[i], struct ms_head_op, wait_link)
-            if (op->driver == d)
-                ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_head_barriers_leave(h, d);
-    ms_head_rendezvous_leave(h, d);
-    ms_head_shards_leave(h, d);
+    while ((op = find_waiting(h, d)))
+        ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
 }

@@ -412,21 +412,6 @@ void ms_head_rendezvous_lose(struct ms_head *h, uint64_t owner)
             settle(m);
 }
 
-static void fail_all(struct ms_list *ops, const struct ms_driver *d)
-{
-    ms_list_each (op, ops, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-}
-
-void ms_head_rendezvous_leave(struct ms_head *h, const struct ms_driver *d)
-{
-    ms_list_each (m, &h->rendezvous, struct meeting, link) {
-        fail_all(&m->joins, d);
-        fail_all(&m->asks, d);
-    }
-}
-
 void ms_head_rendezvous_finish(struct ms_head *h)
 {
     ms_list_each (m, &h->rendezvous, struct meeting, link)

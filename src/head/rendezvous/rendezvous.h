@@ -17,14 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ms_driver;
 struct ms_head;
 struct ms_journal;
 
 /* Members of this worker or this driver are gone. */
 void ms_head_rendezvous_lose(struct ms_head *h, uint64_t owner);
-/* What this driver waits for fails. */
-void ms_head_rendezvous_leave(struct ms_head *h, const struct ms_driver *d);
 void ms_head_rendezvous_finish(struct ms_head *h);
 
 /* ---- kept ---- */

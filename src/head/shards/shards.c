@@ -290,17 +290,6 @@ void ms_head_shards_link_gone(struct ms_head *h, uint64_t link)
             ms_head_shards_changed(s);
 }
 
-void ms_head_shards_leave(struct ms_head *h, const struct ms_driver *d)
-{
-    ms_list_each (s, &h->shards, struct ms_head_shards, link)
-        ms_list_each (op, &s->takes, struct ms_head_op, wait_link)
-            if (op->driver == d)
-                ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_list_each (op, &h->shards_unkept.held, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-}
-
 void ms_head_shards_finish(struct ms_head *h)
 {
     if (h->shards_unkept.has_timer)

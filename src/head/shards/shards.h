@@ -22,7 +22,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ms_driver;
 struct ms_head;
 struct ms_journal;
 
@@ -40,8 +39,6 @@ void ms_head_shards_lose(struct ms_head *h, uint64_t owner);
 void ms_head_shards_driver_gone(struct ms_head *h, uint64_t driver);
 /* This link has ended, of a process that may live on: what it does not know of comes back. */
 void ms_head_shards_link_gone(struct ms_head *h, uint64_t link);
-/* What this driver waits for fails. */
-void ms_head_shards_leave(struct ms_head *h, const struct ms_driver *d);
 void ms_head_shards_finish(struct ms_head *h);
 
 /* ---- kept: as in rendezvous/rendezvous.h ---- */
