@@ -39,6 +39,20 @@ def test_a_node_with_a_hardware_error_is_avoided(jobs: Jobs) -> None:  # noqa: F
     jobs.run("delete", "hot")
 
 
+def test_a_node_that_a_text_blames_is_avoided(jobs: Jobs) -> None:  # noqa: F811
+    said = "CUDA error: uncorrectable ECC error encountered"
+    jobs.submit(
+        'name: ecc\nnodes: [{name: "n[0-1]", cpus: 4}]\nroles:\n'
+        f'  a: {{command: [sh, -c, "test $RANK = 1 -a ! -e once && touch once && '
+        f"echo '{said}' >&2 && exit 1; exec sleep 1000\"], world_size: 2, "
+        "restart: role, num_cpus: 1}\n"
+    )
+    until(lambda: "is avoided: hardware error" in jobs.texts("ecc"))
+    assert said in jobs.texts("ecc")
+    until(lambda: len(set(nodes(jobs).values())) == 1 and len(nodes(jobs)) == 2)
+    jobs.run("delete", "ecc")
+
+
 def test_a_rank_that_was_given_up_does_not_stay(jobs: Jobs) -> None:  # noqa: F811
     jobs.submit(
         "name: stray\nroles:\n"

@@ -49,11 +49,14 @@ enum ms_job_cause ms_job_cause_of(const Muster__Exit *exit)
 {
     /* of a node that is gone nobody could say how its workers ended */
     bool is_lost = exit->unreachable || (!exit->signaled && exit->code < 0);
+    MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
 
+    ms_job_exit_text(exit, &text);
     return ms_job_classify(&(struct ms_job_exit){.code = exit->code,
                                                  .signaled = exit->signaled,
                                                  .out_of_memory = exit->out_of_memory,
-                                                 .unreachable = is_lost});
+                                                 .unreachable = is_lost,
+                                                 .text = ms_buf_str(&text)});
 }
 
 void ms_job_exit_text(const Muster__Exit *exit, struct ms_buf *out)
@@ -188,6 +191,8 @@ static enum ms_job_cause cause_of_failure(const Muster__Failure *f)
         c = ms_job_cause_of(f->exit);
         return c == MS_JOB_SUCCEEDED ? MS_JOB_START_FAILED : c;
     }
+    if (ms_job_find_hardware(f->message) || ms_job_find_hardware(f->traceback))
+        return MS_JOB_HARDWARE;
     return f->kind == MUSTER__FAILURE__KIND__RAISED ||
                    f->kind == MUSTER__FAILURE__KIND__NO_ENGINE ||
                    f->kind == MUSTER__FAILURE__KIND__BAD_ARGUMENT

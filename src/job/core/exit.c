@@ -45,7 +45,7 @@ static enum ms_job_cause of_signal(int signal)
                                                                 : MS_JOB_APPLICATION;
 }
 
-enum ms_job_cause ms_job_classify(const struct ms_job_exit *exit)
+static enum ms_job_cause of_exit(const struct ms_job_exit *exit)
 {
     if (exit->unreachable)
         return MS_JOB_NODE_LOST;
@@ -58,6 +58,15 @@ enum ms_job_cause ms_job_classify(const struct ms_job_exit *exit)
             return codes[i].cause;
     return exit->code > SIGNAL_BASE ? of_signal(exit->code - SIGNAL_BASE)
                                     : MS_JOB_APPLICATION;
+}
+
+enum ms_job_cause ms_job_classify(const struct ms_job_exit *exit)
+{
+    enum ms_job_cause cause = of_exit(exit);
+
+    return cause == MS_JOB_APPLICATION && ms_job_find_hardware(exit->text)
+               ? MS_JOB_HARDWARE
+               : cause;
 }
 
 /* ---- the same error ---------------------------------------------------------------- */

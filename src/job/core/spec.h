@@ -55,10 +55,14 @@ struct ms_job_exit {
     bool signaled;
     bool out_of_memory;
     bool unreachable; /* nobody saw it end */
+    const char *text; /* its last lines, or what it raised; NULL: nothing */
 };
 
-/* Exit codes above 128 are read as signals, as shells write them. */
+/* Exit codes above 128 are read as signals, as shells write them. What would be an error of
+ * the application is one of the hardware if its text says so. */
 enum ms_job_cause ms_job_classify(const struct ms_job_exit *exit);
+/* The first words of the text which say that a device or a machine is broken; NULL: none. */
+const char *ms_job_find_hardware(const char *text);
 
 enum ms_job_restart {
     MS_JOB_RESTART_RANK, /* what has died is replaced; the others go on */
@@ -90,6 +94,7 @@ struct ms_job_spec {
     struct ms_job_role_spec *roles;
     uint32_t role_count;
     bool has_driver;
+    /* CHECK_FAILED is the job's: checks that found faulty nodes, when nothing ran yet */
     uint16_t driver_budget[MS_JOB_BUDGETS];
     int64_t driver_hang_ns; /* as a role's hang_ns */
     /* before the roles are created, before the job is restarted, and before anything is
