@@ -41,7 +41,8 @@ def test_a_faulty_node_is_avoided(jobs: Jobs) -> None:  # noqa: F811
 def test_a_check_that_never_ends(jobs: Jobs) -> None:  # noqa: F811
     jobs.submit(
         'name: stuck\nnodes: [{name: "n[0-1]", cpus: 4}]\n'
-        'check: {command: [sleep, "1000"], timeout: 1}\nroles:\n'
+        'check: {command: [sleep, "1000"], timeout: 1}\n'
+        "budget: {check_failed: 1}\nroles:\n"
         '  a: {command: [sleep, "1000"]}\n'
     )
     assert jobs.wait_stage("stuck", "failed")["cause"] == "node check failed"
@@ -49,8 +50,22 @@ def test_a_check_that_never_ends(jobs: Jobs) -> None:  # noqa: F811
     assert (
         "node check, round 1: stuck.n0 with stuck.n1 failed: no end after 1 s" in texts
     )
-    assert "nodes failed the check 3 times; the last were stuck.n0, stuck.n1" in texts
+    assert "nodes failed the check 2 times; the last were stuck.n0, stuck.n1" in texts
     jobs.run("delete", "stuck")
+
+
+def test_a_slow_node_is_avoided(jobs: Jobs) -> None:  # noqa: F811
+    slow = "set -- $MUSTER_CHECK_NODES; shift $RANK; case $1 in *.n2) sleep 1.5;; esac"
+    jobs.submit(
+        'name: lame\nnodes: [{name: "n[0-3]", cpus: 4}]\n'
+        f'check: {{command: [sh, -c, "{slow}"], slower: 3, slow: avoid}}\nroles:\n'
+        '  a: {command: [sleep, "1000"], world_size: 4}\n'
+    )
+    until(lambda: jobs.get("lame")["roles"][0]["running"] == 4)
+    assert "lame.n2 is slow: it counts as if it had failed" in jobs.texts("lame")
+    assert "node lame.n2 is avoided: node check failed" in jobs.texts("lame")
+    assert "lame.n2" not in nodes(jobs).values()
+    jobs.run("delete", "lame")
 
 
 def test_nodes_are_checked_after_a_node_was_lost(jobs: Jobs) -> None:  # noqa: F811

@@ -98,6 +98,7 @@ static const struct ms_yaml_field job_fields[] = {
     {"checkpoint", ms_yaml_to_text, offsetof(struct ms_job, checkpoint), false},
     {"priority", ms_job_read_priority, offsetof(struct ms_job, priority), false},
     {"budget", ms_job_read_own_budget, offsetof(struct ms_job, policy), false},
+    {"policy", ms_job_read_rules, offsetof(struct ms_job, rules), false},
     {"check", ms_job_read_check, offsetof(struct ms_job, check), false},
     {"generation", ms_job_read_generation, 0, false},
     {"image", ms_job_read_refused, 0, false},
@@ -143,6 +144,7 @@ int ms_job_read(struct ms_job *job,
     *job = (struct ms_job){0};
     ms_job_policy_init(&job->policy);
     ms_job_policy_init(&job->driver_policy);
+    ms_job_rules_init(&job->rules);
     if (!y)
         return ms_error_set(err, why.code, "%s", why.text);
     job->source = strdup(name);

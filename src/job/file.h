@@ -95,6 +95,16 @@ struct ms_job_check {
     bool is_on;
     char **command;     /* NULL-terminated; NULL: Muster's own */
     uint32_t timeout_s; /* of each of its two rounds */
+    uint64_t
+        slow_milli;   /* a node is slow beyond so many times the median; 0: not said */
+    bool avoids_slow; /* as if it had failed */
+};
+
+/* How a job decides, beyond its budgets; MS_JOB_BUDGET_UNSET, or UINT64_MAX: not said. */
+struct ms_job_rules {
+    uint64_t backoff_milli, backoff_max_milli; /* seconds */
+    uint64_t stable_milli;
+    uint32_t same_error, node_failures, role_restarts;
 };
 
 /* Nodes of one entry with `count`. */
@@ -120,6 +130,7 @@ struct ms_job {
     char *checkpoint;   /* a folder; NULL: none */
     int32_t priority;
     struct ms_job_policy driver_policy, policy; /* of the driver; of the job */
+    struct ms_job_rules rules;
     struct ms_job_check check;
     json_t *generation; /* as the file has it; NULL: not said */
     char *source;       /* the name of the file, in errors */

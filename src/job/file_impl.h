@@ -37,9 +37,11 @@ ms_yaml_reader ms_job_read_on;       /* struct ms_job */
 ms_yaml_reader ms_job_read_priority; /* int32_t */
 ms_yaml_reader ms_job_read_command;  /* char **, NULL-terminated */
 ms_yaml_reader ms_job_read_check;    /* struct ms_job_check */
+ms_yaml_reader ms_job_read_rules;    /* struct ms_job_rules */
 ms_yaml_reader ms_job_read_refused;  /* what needs containers */
 /* Nothing is said. */
 void ms_job_policy_init(struct ms_job_policy *p);
+void ms_job_rules_init(struct ms_job_rules *r);
 void ms_job_words_free(char **words);
 
 /* Of a role: what its workers are. Checked alone: *out means nothing. */

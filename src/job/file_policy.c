@@ -209,6 +209,11 @@ static int read_amount(struct ms_yaml_at at, uint32_t *out, struct ms_error *err
     return 0;
 }
 
+static int read_own_amount(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    return read_amount(at, out, err);
+}
+
 int ms_job_read_budget(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     struct ms_job_policy *p = out;
@@ -236,24 +241,77 @@ int ms_job_read_budget(struct ms_yaml_at at, void *out, struct ms_error *err)
     return rc;
 }
 
-/* A job has no cause of its own: it is started again for what its roles have spent. */
+static const struct ms_yaml_field own_budget_fields[] = {
+    {"failed", read_own_amount, MS_JOB_APPLICATION * sizeof(uint32_t), false},
+    {"check_failed", read_own_amount, MS_JOB_CHECK_FAILED * sizeof(uint32_t), false},
+    {0},
+};
+
+/* A job has few causes of its own: it is started again for what its roles have spent. */
 int ms_job_read_own_budget(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
-    const char *failed = ms_job_budget_keys[MS_JOB_APPLICATION];
+    return ms_yaml_map(at,
+                       "'budget' of a job",
+                       own_budget_fields,
+                       ((struct ms_job_policy *)out)->budget,
+                       err);
+}
 
-    for (size_t i = 0; ms_yaml_is_map(at) && i < ms_yaml_count(at); i++) {
-        const char *key = ms_yaml_text(ms_yaml_key(at, i));
+/* ---- how a job decides --------------------------------------------------------------- */
 
-        if (!key || strcmp(key, failed) != 0)
-            return ms_yaml_fail(
-                ms_yaml_key(at, i),
-                err,
-                "'budget' of a job has '%s' alone, how often all of it "
-                "is started again; causes are for those of roles and of "
-                "the driver",
-                failed);
-    }
-    return ms_job_read_budget(at, out, err);
+enum { TIME_MAX_MILLI = 86400 * 1000 };
+
+void ms_job_rules_init(struct ms_job_rules *r)
+{
+    *r = (struct ms_job_rules){.backoff_milli = UINT64_MAX,
+                               .backoff_max_milli = UINT64_MAX,
+                               .stable_milli = UINT64_MAX,
+                               .same_error = MS_JOB_BUDGET_UNSET,
+                               .node_failures = MS_JOB_BUDGET_UNSET,
+                               .role_restarts = MS_JOB_BUDGET_UNSET};
+}
+
+static int read_time(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    int rc = ms_yaml_to_milli(at, out, err);
+
+    if (rc == 0 && *(uint64_t *)out > TIME_MAX_MILLI)
+        rc = ms_yaml_fail(
+            at, err, "at most %d seconds are possible here", TIME_MAX_MILLI / 1000);
+    return rc;
+}
+
+/* 0 times would mean that the first one is one too many. */
+static int read_times(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    int rc = read_amount(at, out, err);
+
+    return rc < 0 || *(uint32_t *)out
+               ? rc
+               : ms_yaml_fail(at, err, "more than 0 is wanted here");
+}
+
+#define RULE(field) offsetof(struct ms_job_rules, field)
+
+static const struct ms_yaml_field rules_fields[] = {
+    {"backoff", read_time, RULE(backoff_milli), false},
+    {"backoff_max", read_time, RULE(backoff_max_milli), false},
+    {"stable", read_time, RULE(stable_milli), false},
+    {"same_error", read_times, RULE(same_error), false},
+    {"node_failures", read_times, RULE(node_failures), false},
+    {"role_restarts", read_own_amount, RULE(role_restarts), false},
+    {0},
+};
+
+int ms_job_read_rules(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    struct ms_job_rules *r = out;
+    int rc = ms_yaml_map(at, "'policy'", rules_fields, r, err);
+
+    if (rc == 0 && r->backoff_milli != UINT64_MAX &&
+        r->backoff_max_milli != UINT64_MAX && r->backoff_milli > r->backoff_max_milli)
+        rc = ms_yaml_fail(at, err, "'backoff' is more than 'backoff_max'");
+    return rc;
 }
 
 /* ---- commands ---------------------------------------------------------------------- */
@@ -287,7 +345,12 @@ int ms_job_read_command(struct ms_yaml_at at, void *out, struct ms_error *err)
 
 /* ---- the check of nodes ------------------------------------------------------------ */
 
-enum { CHECK_S = 300, CHECK_MAX_S = 86400 };
+enum {
+    CHECK_S = 300,
+    CHECK_MAX_S = 86400,
+    SLOWER_MIN_MILLI = 1100,
+    SLOWER_MAX_MILLI = 100000
+};
 
 static int read_check_time(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
@@ -299,9 +362,30 @@ static int read_check_time(struct ms_yaml_at at, void *out, struct ms_error *err
     return rc;
 }
 
+static int read_slower(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    uint64_t *milli = out;
+    int rc = ms_yaml_to_milli(at, milli, err);
+
+    if (rc == 0 && (*milli < SLOWER_MIN_MILLI || *milli > SLOWER_MAX_MILLI))
+        rc = ms_yaml_fail(at, err, "'slower' must be 1.1 to 100 times the median");
+    return rc;
+}
+
+static int read_slow(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    static const char *const words[] = {"use", "avoid"};
+    int i = read_word(at, "'slow'", words, MS_COUNT(words), err);
+
+    *(bool *)out = i == 1;
+    return i < 0 ? i : 0;
+}
+
 static const struct ms_yaml_field check_fields[] = {
     {"command", ms_job_read_command, offsetof(struct ms_job_check, command), false},
     {"timeout", read_check_time, offsetof(struct ms_job_check, timeout_s), false},
+    {"slower", read_slower, offsetof(struct ms_job_check, slow_milli), false},
+    {"slow", read_slow, offsetof(struct ms_job_check, avoids_slow), false},
     {0},
 };
 
@@ -317,8 +401,8 @@ int ms_job_read_check(struct ms_yaml_at at, void *out, struct ms_error *err)
     if (ms_yaml_to_bool(at, &c->is_on, NULL) < 0)
         return ms_yaml_fail(at,
                             err,
-                            "'check' must be true, false, or a map with 'command' or "
-                            "'timeout'");
+                            "'check' must be true, false, or a map with 'command', "
+                            "'timeout', 'slower' or 'slow'");
     return 0;
 }
 

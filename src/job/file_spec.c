@@ -56,6 +56,26 @@ static void make_role(const struct ms_job_role *r, struct ms_job_role_spec *out)
     }
 }
 
+static void set_time(int64_t *to, uint64_t milli)
+{
+    if (milli != UINT64_MAX)
+        *to = (int64_t)milli * MS_NS_PER_MS;
+}
+
+static void set_rules(struct ms_job_spec *out, const struct ms_job_rules *r)
+{
+    set_time(&out->backoff_ns, r->backoff_milli);
+    set_time(&out->backoff_max_ns, r->backoff_max_milli);
+    if (r->backoff_milli == UINT64_MAX && out->backoff_max_ns < out->backoff_ns)
+        out->backoff_ns = out->backoff_max_ns;
+    if (out->backoff_max_ns < out->backoff_ns)
+        out->backoff_max_ns = out->backoff_ns;
+    set_time(&out->stable_ns, r->stable_milli);
+    set_amount(&out->same_error_max, r->same_error);
+    set_amount(&out->node_strikes_max, r->node_failures);
+    set_amount(&out->role_restarts_max, r->role_restarts);
+}
+
 int ms_job_make_spec(const struct ms_job *job,
                      struct ms_job_spec *out,
                      struct ms_error *err)
@@ -69,7 +89,10 @@ int ms_job_make_spec(const struct ms_job *job,
     out->check_nodes = job->check.is_on;
     set_budget(out->driver_budget, job->driver_policy.budget);
     out->driver_hang_ns = job->driver_policy.hang_s * MS_NS_PER_S;
+    set_amount(&out->driver_budget[MS_JOB_CHECK_FAILED],
+               job->policy.budget[MS_JOB_CHECK_FAILED]);
     set_amount(&out->job_restarts_max, job->policy.budget[MS_JOB_APPLICATION]);
+    set_rules(out, &job->rules);
     if (job->timeout_s)
         out->pending_timeout_ns = job->timeout_s * MS_NS_PER_S;
     out->roles = calloc(job->role_count + 1, sizeof *out->roles);

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "job/file.h"
 
 #include <errno.h>
@@ -191,8 +192,14 @@ static const struct {
     {"priority: high", "x.yaml:1:11: 'priority' must be a whole number"},
     {"priority: \"3\"", "x.yaml:1:11: 'priority' must be a whole number"},
     {"budget: {failed: 3, preempted: unlimited}",
-     "x.yaml:1:21: 'budget' of a job has 'failed' alone"},
-    {"budget: 3", "x.yaml:1:9: 'budget' must be a map of causes and numbers"},
+     "x.yaml:1:21: 'budget' of a job has no key"},
+    {"budget: 3", "x.yaml:1:9: 'budget' of a job must be a map"},
+    {"policy: {backof: 1}", "x.yaml:1:10: 'policy' has no key 'backof'"},
+    {"policy: {same_error: 0}", "x.yaml:1:22: more than 0 is wanted here"},
+    {"policy: {stable: 86401}", "x.yaml:1:18: at most 86400 seconds"},
+    {"policy: {backoff: 9, backoff_max: 8}", "x.yaml:1:9: 'backoff' is more than"},
+    {"check: {slower: 1}", "x.yaml:1:17: 'slower' must be 1.1 to 100"},
+    {"check: {slow: avoided}", "x.yaml:1:15: 'slow': 'avoided' is none of use, avoid"},
     {"check: maybe", "x.yaml:1:8: 'check' must be true, false, or a map"},
     {"check: {timeout: 0}", "x.yaml:1:18: 'timeout' must be 1 to 86400 seconds"},
     {"check: {comand: [a]}", "x.yaml:1:9: 'check' has no key 'comand'; is 'command'"},
@@ -400,6 +407,54 @@ static void test_how_often_a_job_is_restarted(void **state)
     }
 }
 
+static void test_numbers_by_which_a_job_decides(void **state)
+{
+    struct ms_job job = read_job(
+        "driver: [a]\ncheck: {slower: 1.5, slow: avoid}\nbudget: {check_failed: 7}\n"
+        "policy: {backoff: 0.5, backoff_max: 120, stable: 5, same_error: unlimited,\n"
+        "         node_failures: 9, role_restarts: 0}\n");
+    struct ms_job_spec spec;
+
+    (void)state;
+    assert_int_equal(ms_job_make_spec(&job, &spec, NULL), 0);
+    assert_int_equal(spec.backoff_ns, MS_NS_PER_S / 2);
+    assert_int_equal(spec.backoff_max_ns, 120 * MS_NS_PER_S);
+    assert_int_equal(spec.stable_ns, 5 * MS_NS_PER_S);
+    assert_int_equal(spec.same_error_max, MS_JOB_UNLIMITED);
+    assert_int_equal(spec.node_strikes_max, 9);
+    assert_int_equal(spec.role_restarts_max, 0);
+    assert_int_equal(spec.driver_budget[MS_JOB_CHECK_FAILED], 7);
+    assert_int_equal(job.check.slow_milli, 1500);
+    assert_true(job.check.avoids_slow);
+    ms_job_made_spec_finish(&spec);
+    ms_job_finish(&job);
+}
+
+/* The other one of a pair follows. */
+static void test_a_backoff_beyond_the_default(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t first_ns, most_ns;
+    } cases[] = {
+        {"driver: [a]", MS_NS_PER_S, 60 * MS_NS_PER_S},
+        {"driver: [a]\npolicy: {backoff: 90}", 90 * MS_NS_PER_S, 90 * MS_NS_PER_S},
+        {"driver: [a]\npolicy: {backoff_max: 0}", 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ms_job job = read_job(cases[i].text);
+        struct ms_job_spec spec;
+
+        assert_int_equal(ms_job_make_spec(&job, &spec, NULL), 0);
+        assert_int_equal(spec.backoff_ns, cases[i].first_ns);
+        assert_int_equal(spec.backoff_max_ns, cases[i].most_ns);
+        ms_job_made_spec_finish(&spec);
+        ms_job_finish(&job);
+    }
+}
+
 static void test_drivers_are_told_of_roles(void **state)
 {
     struct ms_job job =
@@ -507,6 +562,8 @@ int main(void)
         cmocka_unit_test(test_what_submit_refuses),
         cmocka_unit_test(test_what_is_done_on_a_hang),
         cmocka_unit_test(test_how_often_a_job_is_restarted),
+        cmocka_unit_test(test_numbers_by_which_a_job_decides),
+        cmocka_unit_test(test_a_backoff_beyond_the_default),
         cmocka_unit_test(test_drivers_are_told_of_roles),
         cmocka_unit_test(test_levels_of_arguments),
         cmocka_unit_test(test_aliases_are_counted),

@@ -11,7 +11,7 @@ int ms_node_check_init(struct ms_node_check *c, uint32_t count, struct ms_error 
 {
     bool ok = true;
 
-    *c = (struct ms_node_check){.count = count};
+    *c = (struct ms_node_check){.count = count, .slow_milli = MS_NODE_SLOW_MILLI};
     if (count < 1 || count > MS_NODE_CHECK_MAX)
         return ms_error_set(
             err, -EINVAL, "%u nodes: 1 to %u can be checked", count, MS_NODE_CHECK_MAX);
@@ -212,7 +212,9 @@ enum ms_node_verdict ms_node_check_verdict(const struct ms_node_check *c, uint32
         verdict = judge_by_partners(c, node);
     else if (time_ns < 0)
         verdict = MS_NODE_SUSPECT; /* nothing was reported of it */
-    if (verdict == MS_NODE_GOOD && time_ns > 2 * ms_node_check_median_ns(c))
+    if (verdict == MS_NODE_GOOD &&
+        (double)time_ns * 1000 >
+            (double)c->slow_milli * (double)ms_node_check_median_ns(c))
         verdict = MS_NODE_STRAGGLER;
     return verdict;
 }

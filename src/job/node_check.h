@@ -16,8 +16,8 @@
  *    with somebody else. It is good
  *    if it passed alone and those that it failed with are faulty alone. Else nobody can tell
  *    which of them it was, and all are suspects.
- *  - All others are good, or stragglers, if their best time is more than twice the median of
- *    the best times of all that passed.
+ *  - All others are good, or stragglers, if their best time is more than `slow_milli` (twice, if
+ *    nothing is said) the median of the best times of all that passed.
  */
 #ifndef MS_JOB_NODE_CHECK_H
 #define MS_JOB_NODE_CHECK_H
@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MS_NODE_CHECK_ROUNDS = 2 };
+enum { MS_NODE_CHECK_ROUNDS = 2, MS_NODE_SLOW_MILLI = 2000 };
 
 enum ms_node_verdict {
     MS_NODE_GOOD,
@@ -44,7 +44,8 @@ struct ms_node_pair {
 
 struct ms_node_check {
     uint32_t count;
-    unsigned round; /* that is planned last */
+    unsigned round;      /* that is planned last */
+    uint64_t slow_milli; /* thousandths of the median; it may be changed after init */
     /* by round and node; a node that stands in two pairs failed if either did */
     bool *passed[MS_NODE_CHECK_ROUNDS];
     bool *failed[MS_NODE_CHECK_ROUNDS];

@@ -323,6 +323,11 @@ static size_t judge(struct ms_job_checking *c, struct ms_job_report *reports)
 
         if (v == MS_NODE_GOOD || (v == MS_NODE_STRAGGLER && !is_slow(c, i)))
             continue;
+        if (v == MS_NODE_STRAGGLER && c->job->file.check.avoids_slow)
+            ms_hosted_note(c->job,
+                           MS_JOB_WARNING,
+                           "node %s is slow: it counts as if it had failed the check",
+                           c->names[i]);
         if (v == MS_NODE_SUSPECT)
             ms_hosted_note(c->job,
                            MS_JOB_WARNING,
@@ -332,7 +337,9 @@ static size_t judge(struct ms_job_checking *c, struct ms_job_report *reports)
         reports[count++] = (struct ms_job_report){
             .role = MS_JOB_NO_ROLE,
             .node = c->names[i],
-            .cause = v == MS_NODE_STRAGGLER ? MS_JOB_CAUSE_NONE : MS_JOB_CHECK_FAILED};
+            .cause = v == MS_NODE_STRAGGLER && !c->job->file.check.avoids_slow
+                         ? MS_JOB_CAUSE_NONE
+                         : MS_JOB_CHECK_FAILED};
     }
     return count;
 }
@@ -401,6 +408,8 @@ static int init(struct ms_job_checking *c, struct ms_error *err)
     if (nodes && count == 0)
         return ms_error_set(err, -EAGAIN, "none of its nodes is there");
     rc = nodes ? ms_node_check_init(&c->check, count, err) : -ENOMEM;
+    if (rc == 0 && c->job->file.check.slow_milli)
+        c->check.slow_milli = c->job->file.check.slow_milli;
     if (rc == 0)
         c->names = calloc(count, sizeof *c->names);
     if (rc == 0 &&

@@ -187,6 +187,16 @@ static void take_good(struct ms_job_core *c)
     c->check_rounds = 0;
 }
 
+/* One more check has found faulty nodes: is that one too many? */
+static bool has_spent_checks(struct ms_job_core *c)
+{
+    uint16_t budget = c->spec.driver_budget[MS_JOB_CHECK_FAILED];
+
+    if (c->check_rounds < UINT8_MAX)
+        c->check_rounds++;
+    return budget != MS_JOB_UNLIMITED && c->check_rounds > budget;
+}
+
 /* Faulty nodes are given back with all the others, and are not lent again. Beside roles that
  * run only the faulty ones are avoided: what starts next is placed on the others. */
 static void take_faulty(struct ms_job_core *c, size_t faulty, const char *names)
@@ -202,13 +212,13 @@ static void take_faulty(struct ms_job_core *c, size_t faulty, const char *names)
            names);
     if (has_live(c))
         take_good(c);
-    else if (++c->check_rounds >= MS_CORE_CHECKS_MAX)
+    else if (has_spent_checks(c))
         ms_job_end(c,
                    MS_JOB_STAGE_FAILED,
                    MS_JOB_CHECK_FAILED,
                    1,
                    "nodes failed the check %u times; the last were %s",
-                   MS_CORE_CHECKS_MAX,
+                   c->check_rounds,
                    names);
     else
         release(c);
@@ -229,7 +239,7 @@ static void take_check(struct ms_job_core *c, const struct ms_job_event *e)
                    MS_JOB_NO_ROLE,
                    0,
                    MS_JOB_CAUSE_NONE,
-                   "node %s is slow: its check took more than twice the median",
+                   "node %s is slow: its check took far more than the median",
                    node);
             continue;
         }

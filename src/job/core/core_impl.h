@@ -33,7 +33,7 @@
 #define MS_CORE_NODES_MAX     256u /* of which failures are remembered */
 #define MS_CORE_ROLE_TEXT_MAX ((size_t)1000)
 #define MS_CORE_TRIES_MAX     5u /* to destroy or release what refuses to go */
-#define MS_CORE_CHECKS_MAX    3u /* rounds of node checks with faulty nodes */
+#define MS_CORE_CHECKS_MAX    3u /* of the nodes that could not be made */
 #define MS_CORE_IN_PLACE_MAX  2u /* quick failures in place, then elsewhere */
 #define MS_CORE_PARDON_NS     (60 * MS_NS_PER_S) /* a driver follows its role */
 #define MS_CORE_STOPPED_CODE  143 /* of a job that was stopped, as after a SIGTERM */
