@@ -2,7 +2,6 @@
  * also when that has been resized, by whomever */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/lock.h"
 #include "capi/capi.h"
 #include "capi/generate.h"

@@ -2,7 +2,6 @@
  * by a table
  */
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/proto.h"
 #include "cluster/change_plan.h"
 #include "cluster/end_plan.h"

@@ -2,7 +2,6 @@
 #include "generate/explain.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "generate/scheduler_impl.h"
 
 #include <errno.h>

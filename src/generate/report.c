@@ -1,8 +1,6 @@
 /* report.c - what engines report of requests */
 #include "generate/scheduler_impl.h"
 
-#include <errno.h>
-
 /* The request that a report is about; MS_NONE if it is late. */
 static uint32_t subject(struct ms_scheduler *s, const struct ms_generate_event *e)
 {

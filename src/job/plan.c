@@ -1,7 +1,6 @@
 /* plan.c - place a job's roles one after the other in the books of some nodes */
 #include "job/plan.h"
 #include "base/cleanup.h"
-#include "resource/shape.h"
 
 #include <errno.h>
 

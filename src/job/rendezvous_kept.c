@@ -1,6 +1,5 @@
 /* rendezvous_kept.c - a rendezvous as a message, and back: what a head keeps of it */
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/proto.h"
 #include "job/rendezvous.h"
 

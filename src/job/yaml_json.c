@@ -1,6 +1,5 @@
 /* yaml_json.c - make JSON of a value of a YAML file */
 #include "job/yaml_json.h"
-#include "base/cleanup.h"
 
 #include <errno.h>
 #include <math.h>

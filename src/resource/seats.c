@@ -9,7 +9,6 @@
 #include "resource/books_impl.h"
 #include "resource/why.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* seats_test.c - groups that clusters bring along: shared, grown, moved, cut, found again */
-#include "base/clock.h"
 #include "resource/books.h"
 
 #include <errno.h>

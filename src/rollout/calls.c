@@ -1,7 +1,6 @@
 /* calls.c - calls to the workers of replicas, and what becomes of them */
 #include "rollout/rollout_impl.h"
 
-#include "base/buf.h"
 #include "plain/plain.h"
 #include "plain/value.h"
 

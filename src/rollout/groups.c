@@ -4,7 +4,6 @@
 #include "base/buf.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TEXT_PER_TOKEN = 4 };

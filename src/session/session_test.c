@@ -1,7 +1,6 @@
 /* A session over real processes, with a head of its own and with one that it joins. */
 #include "session/session.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/tree.h"
 

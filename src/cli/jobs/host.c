@@ -1,5 +1,4 @@
 /* host.c - which head hosts jobs, and asking it */
-#include "base/cleanup.h"
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
 

@@ -2,14 +2,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/proto.h"
-#include "base/timestamp.h"
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
 #include "cli/view.h"
 #include "head/rest/message_json.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -2,8 +2,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/jobs/jobs.h"
-#include "io/proc.h"
-#include "io/sock.h"
 #include "io/spawn.h"
 
 #include <errno.h>

@@ -6,7 +6,6 @@
  */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/ports.h"
 #include "head/head_impl.h"

@@ -4,7 +4,6 @@
 #include "head/nodes/fake_agent.h"
 #include "head/test_local.h"
 #include "io/test_ended.h"
-#include "wire/frame.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
  * cluster/place_plan.h.
  */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "base/proto.h"
 #include "cluster/place_plan.h"
 #include "head/clusters/clusters_impl.h"

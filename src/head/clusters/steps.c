@@ -5,7 +5,6 @@
  */
 #include "base/name.h"
 #include "cluster/spec.h"
-#include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"

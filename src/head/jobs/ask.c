@@ -1,5 +1,4 @@
 /* ask.c - what people ask of jobs: submit, look, wait, change */
-#include "base/cleanup.h"
 #include "base/name.h"
 #include "base/nearest.h"
 #include "base/proto.h"

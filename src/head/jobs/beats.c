@@ -8,7 +8,6 @@
  * anew.
  */
 #include "base/cleanup.h"
-#include "head/head_impl.h"
 #include "head/jobs/ends.h"
 #include "head/jobs/hosted.h"
 #include "head/jobs/ranks.h"

@@ -13,7 +13,6 @@
 #include "head/jobs/queue.h"
 #include "head/ops/op.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

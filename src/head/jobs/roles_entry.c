@@ -6,7 +6,6 @@
 #include "head/kv/kv_ask.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { KEY_ROOM = sizeof MS_KV_JOB + MS_NAME_MAX + 2 };

@@ -1,7 +1,6 @@
 /* status.c - what there is to say of a job, as a message */
 #include "base/cleanup.h"
 #include "base/proto.h"
-#include "head/head_impl.h"
 #include "head/jobs/hosted.h"
 #include "head/jobs/machines.h"
 #include "head/jobs/simulated.h"

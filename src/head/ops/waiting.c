@@ -1,6 +1,5 @@
 /* waiting.c - operations that wait for nodes to come back, or for a worker to end */
 #include "head/ops/waiting.h"
-#include "base/cleanup.h"
 #include "head/clusters/clusters.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"

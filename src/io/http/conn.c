@@ -2,7 +2,6 @@
 #include "io/http/conn.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "io/http/text.h"
 
 #include <assert.h>

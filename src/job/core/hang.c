@@ -9,7 +9,6 @@
  */
 #include "job/core/core_impl.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* ---- looks ------------------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /* role.c - a role: created, replaced, restarted, resized, destroyed */
 #include "job/core/core_impl.h"
 
-#include <assert.h>
 #include <string.h>
 
 bool ms_role_has_succeeded(const struct ms_core_role *r)

@@ -1,6 +1,5 @@
 #include "base/cleanup.h"
 #include "io/tree.h"
-#include "orchestrator/local/local.h"
 #include "orchestrator/local/test_local_rig.h"
 
 #include <errno.h>

@@ -9,7 +9,6 @@
 #include "io/http/text.h"
 #include "worker/http/http_impl.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

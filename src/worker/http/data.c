@@ -10,7 +10,6 @@
 #include "plain/plain.h"
 #include "worker/http/http_impl.h"
 
-#include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>

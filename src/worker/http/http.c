@@ -4,7 +4,6 @@
 #include "io/tcp.h"
 #include "worker/http/http_impl.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <strings.h>

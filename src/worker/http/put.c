@@ -5,7 +5,6 @@
  * parsed at the end. While a piece is asked for the connection is held.
  */
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "io/base64.h"
 #include "worker/http/http_impl.h"

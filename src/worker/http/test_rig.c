@@ -1,6 +1,5 @@
 /* test_rig.c - a worker's HTTP without a worker, for tests */
 #include "worker/http/test_rig.h"
-#include "base/clock.h"
 #include "io/sock.h"
 
 #include <errno.h>
