@@ -109,7 +109,12 @@ def test_files_that_are_wrong(home: Home, tmp_path: Path) -> None:
         # what `submit` would refuse
         ("  reward:", "  driver:", 2, ":8:3: role 'driver': that is the driver's name"),
         ("name: grpo", f"name: {'x' * 55}", 2, ":5:3: job 'xxx"),
-        ("name: grpo", "budget: {hang: 2}", 2, ":2:10: 'budget' of a job has no key 'hang'"),
+        (
+            "name: grpo",
+            "budget: {hang: 2}",
+            2,
+            ":2:10: 'budget' of a job has no key 'hang'",
+        ),
     ):
         file.write_text(GOOD.replace(old, new))
         said = home.run("check", str(file))

@@ -55,7 +55,9 @@ class Session:
     def finish(self) -> None:
         """There are no more turns; what is under way goes on. Idempotent."""
         self._is_finished = True
-        with suppress(LookupError, MusterError):  # forgotten, or the scheduler is closed
+        with suppress(
+            LookupError, MusterError
+        ):  # forgotten, or the scheduler is closed
             self._core.session_finish(self._id)
 
     def __enter__(self) -> Self:
