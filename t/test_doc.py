@@ -127,8 +127,8 @@ def test_reservations_of_a_driver(tmp_path: Path) -> None:
     assert run([here], tmp_path).startswith("['n0', 'n1']")
 
 
-def _plan(path: Path) -> str:
-    command = [api.find_executable(), "plan", str(path)]
+def _ask(verb: str, path: Path) -> str:
+    command = [api.find_executable(), verb, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -139,10 +139,18 @@ def test_plans_of(page: str, tmp_path: Path) -> None:
     for number, block in enumerate(blocks_of(page, "yaml")):
         file = tmp_path / f"{number}.yaml"
         file.write_text(block)
-        assert "ROLE" in _plan(file)
+        assert "ROLE" in _ask("plan", file)
+
+
+def test_job_files(tmp_path: Path) -> None:
+    for number, block in enumerate(blocks_of("doc/jobs.md", "yaml")):
+        file = tmp_path / f"{number}.yaml"
+        driver = "" if "roles:" in block else "driver: [python, train.py]\n"
+        file.write_text(driver + block)
+        assert "is right" in _ask("check", file)
 
 
 def test_plan_of_the_example() -> None:
-    plan = _plan(ROOT / "examples/grpo/job.yaml")
+    plan = _ask("plan", ROOT / "examples/grpo/job.yaml")
     for role in ("actor_train", "actor_infer", "reference", "reward"):
         assert re.search(rf"^{role} ", plan, re.M)
