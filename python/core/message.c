@@ -2,7 +2,8 @@
  *
  * Walks the descriptors of proto/muster.proto, so that a new message needs nothing here. A
  * dict has the fields by their names; what it leaves out has its default, what is no field is
- * a TypeError. Of a oneof only messages are known.
+ * a TypeError. A value of an enumeration is its name in lower case, without the prefix that all
+ * of them have: "waiting" for GROUP_WAITING. Of a oneof only messages are known.
  */
 #include "core.h"
 
@@ -10,7 +11,65 @@
 #include "head/rest/message_json.h"
 #include "message.h"
 
+#include <ctype.h>
 #include <string.h>
+#include <strings.h>
+
+/* ---- enumerations ---------------------------------------------------------------- */
+
+/* How much of each name is the prefix: of "GROUP_WAITING" and its like "GROUP_". */
+static size_t prefix_len(const ProtobufCEnumDescriptor *e)
+{
+    const char *first = e->values[0].name, *end = strchr(first, '_');
+    size_t len = end ? (size_t)(end - first) + 1 : 0;
+
+    for (unsigned i = 1; i < e->n_values; i++)
+        if (strncmp(e->values[i].name, first, len) != 0)
+            return 0;
+    return len;
+}
+
+static PyObject *enum_name(const ProtobufCEnumDescriptor *e, int number)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(e, number);
+    char name[64];
+    size_t len = 0;
+
+    if (!v) /* of a newer peer */
+        return PyUnicode_FromFormat("%d", number);
+    for (const char *at = v->name + prefix_len(e); *at && len < sizeof name; at++)
+        name[len++] = (char)tolower((unsigned char)*at);
+    return PyUnicode_FromStringAndSize(name, (Py_ssize_t)len);
+}
+
+static PyObject *enum_names(const ProtobufCEnumDescriptor *e)
+{
+    MS_CLEANUP(core_unref) PyObject *names = PyList_New(0);
+    MS_CLEANUP(core_unref) PyObject *comma = PyUnicode_FromString(", ");
+
+    for (unsigned i = 0; names && i < e->n_values; i++)
+        if (!core_append(names, enum_name(e, e->values[i].value)))
+            return NULL;
+    return names && comma ? PyUnicode_Join(comma, names) : NULL;
+}
+
+static int set_enum(const ProtobufCFieldDescriptor *f, PyObject *value, void *at)
+{
+    const ProtobufCEnumDescriptor *e = f->descriptor;
+    const char *name = PyUnicode_AsUTF8AndSize(value, NULL);
+    MS_CLEANUP(core_unref) PyObject *names = NULL;
+
+    for (unsigned i = 0; name && i < e->n_values; i++)
+        if (strcasecmp(e->values[i].name + prefix_len(e), name) == 0) {
+            *(int32_t *)at = e->values[i].value;
+            return 0;
+        }
+    names = name ? enum_names(e) : NULL;
+    if (names)
+        PyErr_Format(
+            PyExc_ValueError, "%s: must be one of %U: %R", f->name, names, value);
+    return -1;
+}
 
 /* ---- from Python ----------------------------------------------------------------- */
 
@@ -51,8 +110,9 @@ static int set_number(const ProtobufCFieldDescriptor *f, PyObject *value, void *
     case PROTOBUF_C_TYPE_BOOL:
         *(protobuf_c_boolean *)at = PyObject_IsTrue(value) == 1;
         break;
-    case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_ENUM:
+        return set_enum(f, value, at);
+    case PROTOBUF_C_TYPE_INT32:
         *(int32_t *)at = (int32_t)PyLong_AsLong(value);
         break;
     case PROTOBUF_C_TYPE_UINT32:
@@ -171,8 +231,9 @@ static PyObject *get_value(const ProtobufCFieldDescriptor *f, const void *at)
                    : Py_NewRef(Py_None);
     case PROTOBUF_C_TYPE_BOOL:
         return PyBool_FromLong(*(const protobuf_c_boolean *)at);
-    case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_ENUM:
+        return enum_name(f->descriptor, *(const int32_t *)at);
+    case PROTOBUF_C_TYPE_INT32:
         return PyLong_FromLong(*(const int32_t *)at);
     case PROTOBUF_C_TYPE_UINT32:
         return PyLong_FromUnsignedLong(*(const uint32_t *)at);

@@ -52,12 +52,6 @@ NO_METHOD: int
 CANCELLED: int
 BAD_ARGUMENT: int
 BAD_RESULT: int
-START_FORK: int
-START_EXEC: int
-START_COMMAND: int
-START_NATIVE: int
-VISIBLE_OWN: int
-VISIBLE_NODE: int
 META_MAX: int
 NAME_MAX: int  # characters of the name of a cluster, a node or a session
 KV_VALUE_MAX: int  # bytes of a value of the key-value store

@@ -306,7 +306,7 @@ class Cluster(ClusterView):
         words = [*([] if module is None else ["-m", module]), *(command or ())]
         if not words:
             raise ValueError("fork_workers: give module or command")
-        worker = {"start": _core.START_COMMAND, "command": words}
+        worker = {"start": "command", "command": words}
         spec = beside_spec(name, self._name, worker, env or {})
         session = api.session()
         status = session.ask("create", {"spec": spec}, ClusterError, None)
@@ -330,7 +330,7 @@ class Cluster(ClusterView):
         methods = bound_methods(worker_cls)
         cls = type(self)
         check_names(cls, methods or {})
-        spec = beside_spec(name, self._name, {"start": _core.START_FORK}, env or {})
+        spec = beside_spec(name, self._name, {"start": "fork"}, env or {})
         spec["step_timeout_ns"] = ns(timeout)
         mesh = self._bound.mesh if isinstance(self._bound.mesh, dict) else None
         child = cls.__new__(cls)

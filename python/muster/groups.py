@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bundle", "GroupPart", "PlacementGroup", "get_placement_group"]
 
-_STATES = ("waiting", "placed", "broken", "failed")
-_WAITING, _FAILED = 0, 3
-
 
 class Bundle:
     """What one worker needs on one node.
@@ -262,7 +259,7 @@ class PlacementGroup(GroupPart):
     def state(self) -> str:
         """ "waiting", "placed", "broken" (one of its nodes is gone), "failed" (its time was
         up), or "removed"."""
-        return _STATES[self._told["state"]] if self._refresh() else "removed"
+        return self._told["state"] if self._refresh() else "removed"
 
     @property
     def clusters(self) -> list[str]:
@@ -272,11 +269,11 @@ class PlacementGroup(GroupPart):
     def wait(self, timeout: float | None = None) -> Self:
         """Until it is placed. PlacementError when its own time is up or it was removed."""
         state = self._told["state"]
-        if state != _WAITING and not self._refresh() and state != _FAILED:
+        if state not in ("waiting", "failed") and not self._refresh():
             raise PlacementError(f"group {self.name!r} was removed")
         try:
             told = self._told
-            if told["state"] == _WAITING:
+            if told["state"] == "waiting":
                 told = self._ask("wait_group", timeout)
         except TimeoutError:
             raise DeadlineExceeded(
@@ -285,7 +282,7 @@ class PlacementGroup(GroupPart):
         if told is None:
             raise PlacementError(f"group {self.name!r} was removed")
         self._told = told
-        if told["state"] == _FAILED:
+        if told["state"] == "failed":
             raise PlacementError(self._told["why"], self._told["table"])
         return self
 
@@ -296,7 +293,7 @@ class PlacementGroup(GroupPart):
     def __repr__(self) -> str:
         return (
             f"<muster.PlacementGroup {self.name!r}: {len(self)} bundles, "
-            f"{_STATES[self._told['state']]}>"
+            f"{self._told['state']}>"
         )
 
 

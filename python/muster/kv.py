@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Owner = Literal["driver", "worker", "none"]
 
-_OWNERS = {"driver": 0, "worker": 1, "none": 2}
 _NOTHING: Any = object()
 
 
@@ -42,11 +41,9 @@ def put_if_absent(key: str, value: Any, *, owner: Owner = "driver") -> bool:
 
 
 def _put(key: str, value: Any, owner: str, only_if_absent: bool) -> bool:
-    if owner not in _OWNERS:
-        raise ValueError(f"owner: must be one of {', '.join(_OWNERS)}: {owner!r}")
     codec = CODEC_BYTES if type(value) is bytes else CODEC_PICKLE
     data = value if codec == CODEC_BYTES else to_bytes(value)
-    asked = {"key": key, "value": data, "codec": codec, "owner": _OWNERS[owner]}
+    asked = {"key": key, "value": data, "codec": codec, "owner": owner}
     asked["only_if_absent"] = only_if_absent
     return bool(api.ask("kv_put", asked)["done"])
 

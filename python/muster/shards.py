@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 SAVED = "muster.shards"  # the file in a checkpoint's folder
-_OPEN, _COMPLETE, _FAILED = range(3)
-_STATES = ("open", "complete", "failed")
-_DONE, _FAIL, _GIVE_BACK = range(3)  # how a shard ends
 
 
 class Shard:
@@ -51,17 +48,17 @@ class Shard:
     def done(self) -> bool:
         """True: the head has written it down, and it is not done again. False: it is not this
         process's any more, and another one does it again."""
-        return self._end(_DONE)
+        return self._end("done")
 
     def fail(self, reason: str) -> bool:
         """It is tried again, here or elsewhere, up to `max_failures` times."""
-        return self._end(_FAIL, reason)
+        return self._end("failed", reason)
 
     def give_back(self) -> bool:
         """Another one is to do it; that counts as nothing."""
-        return self._end(_GIVE_BACK)
+        return self._end("given_back")
 
-    def _end(self, how: int, reason: str = "") -> bool:
+    def _end(self, how: str, reason: str = "") -> bool:
         deadline = monotonic() + _core.WAIT_S
         asked = {"lease": self._lease, "how": how, "reason": reason[:256]}
         while True:
@@ -151,9 +148,9 @@ class Shards:
             wait = min(left, _core.HOLD_MAX_S)
             asked = {"count": count, "wait_ns": _core.ns(wait)}
             found = self._take(asked, wait)
-            if found["shards"] or found["state"] == _COMPLETE:
+            if found["shards"] or found["state"] == "complete":
                 return [Shard(self, taken) for taken in found["shards"]]
-            if found["state"] == _FAILED:
+            if found["state"] == "failed":
                 raise self._failure()
             if left <= wait:
                 why = (
@@ -201,10 +198,8 @@ class Shards:
         """`state` ("open", "complete", "failed"); how many shards there are (`total`), are
         `done`, `doing`, `failed`; `failures` tells of the first of these."""
         found = self._ask("shards", {})
-        names = ("total", "done", "doing", "failed", "failures")
-        return {"state": _STATES[found["state"]]} | {
-            name: found[name] for name in names
-        }
+        names = ("state", "total", "done", "doing", "failed", "failures")
+        return {name: found[name] for name in names}
 
     def position(self) -> bytes:
         """How far it is, for a checkpoint: what is done now, and nothing else, is done
