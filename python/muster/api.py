@@ -24,7 +24,7 @@ from muster.errors import DeadlineExceeded, MusterError, NotInitialized, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from muster._session.reservation import Reservation
@@ -174,6 +174,17 @@ def live_head() -> _core.Head:
 def ask(verb: str, fields: _core.Message, wait: float = 0.0) -> _core.Message:
     """Ask the session's head, which may take `wait` seconds for it."""
     return live_head().request(verb, fields, wait + ANSWER_S)
+
+
+def holds(timeout: float | None) -> Iterator[float]:
+    """How long each question to the head may be held, one question after the other, until
+    `timeout` seconds are over; None: two hours."""
+    deadline = monotonic() + (_core.WAIT_S if timeout is None else timeout)
+    while True:
+        left = max(0.0, deadline - monotonic())
+        yield min(left, _core.HOLD_MAX_S)
+        if left <= _core.HOLD_MAX_S:
+            return
 
 
 def is_initialized() -> bool:

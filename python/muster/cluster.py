@@ -18,7 +18,6 @@ from muster._cluster.spec import (
     call_step,
     cluster_spec,
     engine_step,
-    ns,
 )
 from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
@@ -331,7 +330,7 @@ class Cluster(ClusterView):
         cls = type(self)
         check_names(cls, methods or {})
         spec = beside_spec(name, self._name, {"start": "fork"}, env or {})
-        spec["step_timeout_ns"] = ns(timeout)
+        spec["step_timeout_ns"] = _core.ns(timeout)
         mesh = self._bound.mesh if isinstance(self._bound.mesh, dict) else None
         child = cls.__new__(cls)
         meta = ClusterMeta(False, methods=methods, mesh=mesh)
@@ -417,7 +416,7 @@ class Cluster(ClusterView):
             "cluster": self._name,
             "ranks": ranks or [],
             "grace_ns": _core.ns(grace),
-            "step_timeout_ns": ns(timeout),
+            "step_timeout_ns": _core.ns(timeout or 0),
         }
         status = owner.ask("restart", asked, ClusterError, None)
         changed = range(len(self._members)) if ranks is None else ranks

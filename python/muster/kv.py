@@ -52,16 +52,10 @@ def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
     """The value; else `default`, which is None. With a timeout (None: two hours) the key
     is waited for, and DeadlineExceeded says that it did not come, unless there is a
     default."""
-    deadline = monotonic() + (_core.WAIT_S if timeout is None else timeout)
-    while True:
-        left = max(0.0, deadline - monotonic())
-        wait = min(left, _core.HOLD_MAX_S)
-        asked = {"key": key, "wait_ns": _core.ns(wait)}
-        entry = api.ask("kv_get", asked, wait)
+    for hold in api.holds(timeout):
+        entry = api.ask("kv_get", {"key": key, "wait_ns": _core.ns(hold)}, hold)
         if entry["key"]:
             return _value(entry)
-        if left <= wait:
-            break
     if default is not _NOTHING or timeout == 0:
         return None if default is _NOTHING else default
     raise DeadlineExceeded(f"kv: {key!r} was not put within {timeout} s")
@@ -88,15 +82,11 @@ def compare_set(key: str, expected: bytes, value: bytes) -> bytes | None:
 
 def wait(keys: Sequence[str], timeout: float) -> bool:
     """Until there is an entry of each key; False: not within so many seconds."""
-    deadline = monotonic() + timeout
-    while True:
-        left = max(0.0, deadline - monotonic())
-        part = min(left, _core.HOLD_MAX_S)
-        asked = {"keys": list(keys), "wait_ns": _core.ns(part)}
-        if api.ask("kv_wait", asked, part)["done"]:
+    for hold in api.holds(timeout):
+        asked = {"keys": list(keys), "wait_ns": _core.ns(hold)}
+        if api.ask("kv_wait", asked, hold)["done"]:
             return True
-        if left <= part:
-            return False
+    return False
 
 
 def keys(prefix: str = "") -> list[str]:

@@ -162,14 +162,13 @@ class Rendezvous:
         """`round`, and how many are in its `world`, are `lost` of it, are `waiting`; whether it
         is `wanted` that the world meets again; `closed`. Waits for news so long."""
         asked = {"name": self.name, "round": self.round}
-        left = wait
-        while True:
-            part = min(left, _core.HOLD_MAX_S)
-            status = _ask("rendezvous", asked | {"wait_ns": _core.ns(part)}, part)
-            left -= part
+        status: _core.Message = {}
+        for hold in api.holds(wait):
+            status = _ask("rendezvous", asked | {"wait_ns": _core.ns(hold)}, hold)
             news = status["wanted"] or status["closed"]
-            if left <= 0 or news or status["round"] != self.round:
-                return status
+            if news or status["round"] != self.round:
+                break
+        return status
 
     def leave(self) -> None:
         """Not to be in the next world; of the last one this member is gone."""

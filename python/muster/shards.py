@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from errno import EEXIST
-from time import monotonic
 
 from muster import _core, api
 from muster.errors import DeadlineExceeded, MusterError, ShardsFailed
@@ -59,20 +58,16 @@ class Shard:
         return self._end("given_back")
 
     def _end(self, how: str, reason: str = "") -> bool:
-        deadline = monotonic() + _core.WAIT_S
         asked = {"lease": self._lease, "how": how, "reason": reason[:256]}
-        while True:
-            wait = min(max(0.0, deadline - monotonic()), _core.HOLD_MAX_S)
-            told = self._queue._ask(
-                "end_shard", {**asked, "wait_ns": _core.ns(wait)}, wait
-            )
-            if not told["not_kept"]:
-                return bool(told["accepted"])
-            if monotonic() >= deadline:
-                raise DeadlineExceeded(
-                    f"{self!r}: the head knows how it ended, and cannot write it down: "
-                    f"{told['not_kept']}"
-                )
+        not_kept = ""
+        for hold in api.holds(None):
+            asked["wait_ns"] = _core.ns(hold)
+            answer = self._queue._ask("end_shard", asked, hold)
+            if not (not_kept := answer["not_kept"]):
+                return bool(answer["accepted"])
+        raise DeadlineExceeded(
+            f"{self!r}: the head knows how it ended, and cannot write it down: {not_kept}"
+        )
 
     def __len__(self) -> int:
         return int(self.end - self.start)
@@ -142,21 +137,17 @@ class Shards:
 
     def take_many(self, count: int, timeout: float | None = None) -> list[Shard]:
         """Up to so many (1,024), and at least one; []: all are done."""
-        deadline = monotonic() + (_core.WAIT_S if timeout is None else timeout)
-        while True:
-            left = max(0.0, deadline - monotonic())
-            wait = min(left, _core.HOLD_MAX_S)
-            asked = {"count": count, "wait_ns": _core.ns(wait)}
-            found = self._take(asked, wait)
+        not_kept = ""
+        for hold in api.holds(timeout):
+            asked = {"count": count, "wait_ns": _core.ns(hold)}
+            found = self._take(asked, hold)
             if found["shards"] or found["state"] == "complete":
                 return [Shard(self, taken) for taken in found["shards"]]
             if found["state"] == "failed":
                 raise self._failure()
-            if left <= wait:
-                why = (
-                    found["not_kept"] or "others have the last ones, and none came back"
-                )
-                raise DeadlineExceeded(f"shards {self.name!r}: {why}")
+            not_kept = found["not_kept"]
+        why = not_kept or "others have the last ones, and none came back"
+        raise DeadlineExceeded(f"shards {self.name!r}: {why}")
 
     def _take(self, asked: _core.Message, wait: float) -> _core.Message:
         told = api.live_head().ask("take_shards", {"name": self.name, **asked})

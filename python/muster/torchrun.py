@@ -27,6 +27,7 @@ import torch.distributed as dist  # type: ignore[import-not-found]
 import torch.distributed.elastic.rendezvous as elastic  # type: ignore[import-not-found]
 
 from muster import _core, api, kv
+from muster._session.addresses import own_address
 from muster.errors import DeadlineExceeded, MusterError, RendezvousClosed
 from muster.rendezvous import JOIN_S, LAST_CALL_S, Rendezvous, role_of
 
@@ -232,12 +233,7 @@ def _own_address() -> str:
     host, _, port = os.environ.get("MUSTER_ADDRESS", "").rpartition(":")
     if role_of(os.environ) is None or not host or not port.isdecimal():
         return socket.getfqdn()
-    family, kind, proto, _, at = socket.getaddrinfo(
-        host.strip("[]"), int(port), type=socket.SOCK_DGRAM
-    )[0]
-    with socket.socket(family, kind, proto) as probe:
-        probe.connect(at)  # sends nothing
-        return str(probe.getsockname()[0])
+    return own_address(host, int(port))
 
 
 def handler() -> Callable[[Any], Handler]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 Place = tuple[str, list[int]]  # node's name, device indexes on it
 Placement = tuple[int, list[int]]  # node's index, device indexes on it
-_NS = 10**9
 
 
 class Step:
@@ -62,11 +61,6 @@ def call_step(engine: str, method: str, arguments: list[Any]) -> dict[str, Any]:
     }
 
 
-def ns(seconds: float | None) -> int:
-    """As messages have it; None: 0."""
-    return 0 if seconds is None else max(1, round(min(seconds, 1e9) * _NS))
-
-
 def cluster_spec(
     name: str,
     worker_cls: type | str,
@@ -96,7 +90,7 @@ def cluster_spec(
         working_dir=os.path.abspath(role.working_dir) if role.working_dir else "",
         http_open=role.http_open,
         cpu_milli=round(role.num_cpus * 1000),
-        step_ns=ns(role.start_timeout),
+        step_ns=_core.ns(role.start_timeout or 0),
         detached=detached,
     )
     spec["place"] = place

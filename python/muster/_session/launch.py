@@ -15,6 +15,7 @@ from time import monotonic
 
 from muster import _core
 from muster._session import under_torchrun
+from muster._session.addresses import is_loopback, join_host
 from muster.errors import MusterError
 
 TYPE_CHECKING = False
@@ -43,10 +44,6 @@ class Launch(namedtuple("Launch", "rank world_size host port name local_rank sto
     @property
     def address(self) -> str:
         return join_host(self.host, self.port)
-
-
-def join_host(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def find(environ: Mapping[str, str]) -> Launch | None:
@@ -82,13 +79,6 @@ def _number(environ: Mapping[str, str], name: str, default: int = 0) -> int:
     if not text.isdecimal():
         raise MusterError(f"{name}={text!r} is no number")
     return int(text)
-
-
-# ---- addresses ------------------------------------------------------------------------
-
-
-def is_loopback(host: str) -> bool:
-    return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def listen_at(launch: Launch) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster import _core, api
 from muster._arguments import check_count
+from muster._session.addresses import join_host, own_address
 from muster.errors import MusterError, PlacementError, refused
 from muster.groups import Bundle, bundle_messages
 from muster.resources import ResourceManager
@@ -194,20 +195,10 @@ def listen_at(address: str | None) -> str:
     host = host.partition("/")[0].rpartition(":")[0] or host
     if host.strip("[]") in ("", "local", "inside", "localhost"):
         return "127.0.0.1:0"
-    import socket
-
     try:
-        found = socket.getaddrinfo(host.strip("[]"), 9, type=socket.SOCK_DGRAM)
+        return join_host(own_address(host, 9), 0)
     except OSError as e:
         raise MusterError(f"address={address!r}: {e}") from None
-    family, kind, _, _, at = found[0]
-    with socket.socket(family, kind) as probe:
-        try:
-            probe.connect(at)  # sends nothing
-            own = probe.getsockname()[0]
-        except OSError as e:
-            raise MusterError(f"address={address!r}: {e}") from None
-    return f"[{own}]:0" if ":" in own else f"{own}:0"
 
 
 def begin(

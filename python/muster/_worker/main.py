@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from muster import _core
 from muster._data.serialize import dumps_exception
 from muster._session import package
+from muster._session.addresses import join_host
 from muster._worker import engines, seeds
 from muster._worker.exit import exit_code, finish_engines, leave
 from muster.dispatch import methods_of
@@ -144,10 +145,9 @@ class Worker:
         """ "host:port", by which others reach its HTTP."""
         import socket
 
-        host = self.host.address
         with socket.socket(fileno=os.dup(self.listen_tcp_fd)) as listener:
             port = listener.getsockname()[1]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return join_host(self.host.address, port)
 
     # -- operations ---------------------------------------------------------------------
 
