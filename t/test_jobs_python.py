@@ -151,8 +151,9 @@ first, second = muster.get_cluster("actor"), muster.get_cluster("actor")
 assert first.execute_all_sync("pid") == second.execute_all_sync("pid")
 assert muster.Cluster("bare", Echo).world_size == 1
 assert muster.generate.settings() == {"slots": 7, "silence": 0.5}
-with muster.generate.Scheduler(first) as told, muster.generate.Scheduler(first, slots=3) as own:
-    assert (told._slots, own._slots) == (7, 3)
+for given, slots in ({}, 7), ({"slots": 3}, 3):
+    with muster.generate.Scheduler(first, **given) as sched:
+        assert {one["slots"] for one in sched.stats()["replicas"]} == {slots}
 print("done", muster.roles()["actor"]["args"], flush=True)
 """
 CREATES = TRAIN.replace('muster.get_cluster("actor"), ', 'muster.Cluster("actor"), ')
