@@ -39,7 +39,7 @@ static struct fan *fan_create(PyObject *peers, PyObject *engine, PyObject *metho
     return fans;
 }
 
-/* What was not collected: nobody will ask for it. */
+/* Calls whose results are not collected any more. */
 static void fan_drop(struct fan *fans, Py_ssize_t n)
 {
     for (Py_ssize_t i = 0; i < n; i++)

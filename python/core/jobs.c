@@ -26,7 +26,7 @@ static PyObject *print(const ProtobufCMessage *m)
     return out;
 }
 
-/* The head of this job, or of no one in particular. */
+/* The head of this job; without a name the user's. */
 static int ask(const char *job,
                Muster__DriverToHead__BodyCase what,
                const ProtobufCMessage *want,

@@ -79,7 +79,7 @@ static void map_release(void *map)
 }
 
 /* (buffer, nbytes): the memory from the buffer's beginning on, which may be longer than it,
- * as an object that may be written without anybody else seeing it. None: copy it. */
+ * as an object that this process may write privately. None: copy it. */
 static PyObject *store_map_private(PyObject *self, PyObject *args)
 {
     struct ms_private_map *map;

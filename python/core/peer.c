@@ -214,7 +214,7 @@ static PyObject *peer_call_sync(PyObject *self, PyObject *const *args, Py_ssize_
     if (!call)
         return PyErr_NoMemory();
     if (rc < 0 && (PyErr_CheckSignals() < 0 || core_call_wait(call, MS_NEVER) < 0)) {
-        ms_call_cancel(call); /* Ctrl-C: nobody will ask for it again */
+        ms_call_cancel(call); /* Ctrl-C: its result is not wanted any more */
         ms_call_unref(call);
         return NULL;
     }

@@ -214,7 +214,7 @@ int core_stored_lay_out(struct core_payload *p, enum core_stored_how how)
     if (how != CORE_STORED_NONE && !(is_small && how == CORE_STORED_RESULT))
         c = core_store_get(); /* a worker opens its store when a payload first needs it */
     if (!c && ref_count) {
-        core_raise_kind("bad_result", "it has a Ref, and whoever asked has no store");
+        core_raise_kind("bad_result", "it has a Ref, and the caller has no store");
         return -1;
     }
     if (c ? is_small && how == CORE_STORED_CALL : !p->buffer_count)

@@ -247,7 +247,7 @@ def host_id() -> str:
     """Of this machine, as NodeStatus has it."""
 
 def session_root() -> str:
-    """The folder of this user's sessions; it is there, and nobody else's."""
+    """The folder of this user's sessions; it exists, and no other user can read it."""
 
 def find_head(
     address: str | None, secret_file: str | None
@@ -524,7 +524,7 @@ class Request:
     @property
     def cancelled(self) -> bool: ...
     @property
-    def is_far(self) -> bool:
+    def is_remote(self) -> bool:
         """Objects of other nodes are in its argument: to read that takes time."""
 
     def function(self) -> Callable[..., Any] | None:
@@ -537,7 +537,7 @@ class Request:
     def fail(self, error: BaseException, kind: int) -> None: ...
     def begin_stream(self) -> None: ...
     def item(self, value: Any) -> int:
-        """1: sent; 0: the window is closed; -1: nobody listens."""
+        """1: sent; 0: the window is closed; -1: the caller has gone."""
 
 def in_worker() -> Host | None: ...
 def progress() -> None: ...
@@ -774,7 +774,7 @@ class Replay:
         """Prompts of the batch, and whether it is whole."""
     def unwant(self) -> None: ...
     def gc(self) -> tuple[list[int], list[int]]:
-        """Prompts that ran, and finished ones that nobody took."""
+        """Prompts that ran, and finished ones that were not taken."""
 
 class Held:
     """An object of the store that this process holds; its bytes are its buffer."""
@@ -798,7 +798,7 @@ def store_empty(nbytes: int, site: str) -> Any:
 
 def store_map_private(buffer: Any, nbytes: int) -> Any:
     """The memory from the buffer's beginning on, in one object of the store, as something
-    that this process may write without anybody else seeing that. None: copy it."""
+    that this process may write privately. None: copy it."""
 
 def spare_new(nbytes: int) -> Any:
     """Memory to be written, perhaps used before: what is in it is not defined. Whatever

@@ -284,7 +284,7 @@ def init(
         `muster plan` has it.
     listen: "HOST:PORT" where a head of our own takes agents of other machines (`muster
         agent --head HOST:PORT`); they have the secret of secret_file.
-    min_nodes: return when so many nodes are there; DeadlineExceeded says who is missing.
+    min_nodes: return when so many nodes are there; DeadlineExceeded names those that are missing.
         0: of a head that is joined, wait for none.
     timeout: for all of that; None: 60 s, 600 s where machines are waited for, 120 s where
         they are lent.
@@ -297,7 +297,7 @@ def init(
         mention.
     store_limit: bytes, or "20GiB": what objects in shared memory may take on each node of
         this machine; None: 30 % of its memory; 0: no store.
-    spill: a folder where objects go that nobody reads when that is reached; True: the
+    spill: a folder for unused objects when that limit is reached; True: the
         session's, if it is on a disk; False: nowhere.
     spill_limit: bytes, or "1TiB": what may be there; None: half of what is free.
     working_dir: a folder with the code of the job, which goes to every node that has
@@ -512,7 +512,7 @@ def _stop_with_exit_code(session: Session) -> None:
 
 
 def _after_fork() -> None:
-    """In a child: the session is its parent's, and so is whoever held the lock."""
+    """In a child: the session is its parent's, and a thread that does not exist may hold the lock."""
     global _session, _lock
     _lock = threading.RLock()
     if _session is not None:

@@ -102,8 +102,8 @@ class Batch:
         if both:
             raise ValueError(f"column {both[0]!r} is both fixed and ragged")
         made: dict[str, Any] = {}
-        for name, told in (columns or {}).items():
-            shape, kind = told if isinstance(told, tuple) else ((), told)
+        for name, column in (columns or {}).items():
+            shape, kind = column if isinstance(column, tuple) else ((), column)
             made[name] = empty((rows, *shape), dtype_named(name, kind))
         for name, (lengths, kind) in (ragged or {}).items():
             made[name] = ragged_room(name, rows, lengths, dtype_named(name, kind))

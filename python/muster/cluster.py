@@ -131,26 +131,26 @@ class Cluster(ClusterView):
         session.check_detached(detached, ClusterError)
         given = worker_config if config is None else config
         settings = WorkerConfig.of(given, **fields)
-        told = Role.find(session, role or name, role is not None)
-        if told is not None:
+        in_file = Role.find(session, role or name, role is not None)
+        if in_file is not None:
             names = {*given_names(settings, given), *fields}
-            worker_cls, settings = told.merge(
+            worker_cls, settings = in_file.merge(
                 worker_cls, settings, names, resource_manager
             )
-        if told is not None and told.is_controllers and role in (None, name):
-            told.check_created(settings, resource_manager)
+        if in_file is not None and in_file.is_controllers and role in (None, name):
+            in_file.check_created(settings, resource_manager)
             self._take(session, name)
             return
         if worker_cls is None:
-            raise no_class(session, name, told)
+            raise no_class(session, name, in_file)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
         made = (worker_cls, settings.args, settings.kwargs, settings.max_concurrency)
         step = engine_step(ENGINE, *made, mesh=settings.mesh)
         where = ResourceManager() if resource_manager is None else resource_manager
         place = (
-            told.request(name, session, settings)
-            if told is not None and told.has_places
+            in_file.request(name, session, settings)
+            if in_file is not None and in_file.has_places
             else where.request(settings)
         )
         native = is_native(worker_cls)
@@ -385,7 +385,7 @@ class Cluster(ClusterView):
         It has the same devices, environment and constructor, and what was done to the whole
         cluster with `create_engine`, `configure` and `set_env` is done to it too. If its
         node is gone it gets another place. What is open at the old one fails with
-        WorkerDied; nothing that the old one says reaches anybody. Views and handles, also
+        WorkerDied; what the old one still sends is dropped. Views and handles, also
         those in workers, call the new one from then on. If its constructor fails the rank
         stays dead, and that is raised; `timeout` is for each constructor.
         """
@@ -450,7 +450,7 @@ class Cluster(ClusterView):
 
     def destroy(self, *, grace: float = STOP_GRACE_S) -> None:
         """End its workers and wait until they are gone. `destroy()` (or `close()`) of their
-        engines runs in all of them at once; rank 0 ends last; who is still there after
+        engines runs in all of them at once; rank 0 ends last; what is still there after
         `grace` seconds is killed. Idempotent. A handle that was pickled cannot; one of
         `muster.get_cluster` can."""
         if self._owner is None:
@@ -491,8 +491,12 @@ def get_cluster(name: str) -> Cluster:
         handle._take(session, name)
     except ClusterError:
         is_driver = "MUSTER_WORKER_UID" not in os.environ
-        told = Role.find(session, name, False) if is_driver else None
-        if told is None or told.is_controllers or not told.told.get("worker_cls"):
+        in_file = Role.find(session, name, False) if is_driver else None
+        if (
+            in_file is None
+            or in_file.is_controllers
+            or not in_file.fields.get("worker_cls")
+        ):
             raise
         return Cluster(name)
     return handle

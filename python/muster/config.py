@@ -194,8 +194,8 @@ class WorkerConfig:
     def __repr__(self) -> str:
         default = vars(WorkerConfig())
         fields = self.fields().items()
-        told = (f"{k}={v!r}" for k, v in fields if v != default.get(k, fields))
-        return f"WorkerConfig({', '.join(told)})"
+        changed = (f"{k}={v!r}" for k, v in fields if v != default.get(k, fields))
+        return f"WorkerConfig({', '.join(changed)})"
 
 
 def given_names(settings: WorkerConfig, given: Any) -> set[str]:

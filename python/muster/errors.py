@@ -75,11 +75,11 @@ class StoreFull(MusterError, MemoryError):
 
 
 class ObjectLost(MusterError):
-    """An object of the store is gone: its node was lost, or nobody held it any more."""
+    """An object of the store is gone: its node was lost, or its last holder had gone."""
 
 
 class RendezvousClosed(MusterError):
-    """A member has closed the rendezvous: nobody joins it any more."""
+    """A member has closed the rendezvous: it cannot be joined any more."""
 
 
 class ShardsFailed(MusterError):
@@ -94,12 +94,12 @@ class ShardsFailed(MusterError):
 
 
 class WorkerUnreachable(MusterError):
-    """A worker does not answer, and nobody can say what became of it."""
+    """A worker does not answer, and it is not known what became of it."""
 
 
 class WorkerDied(MusterError):
     """The worker's process ended. Exactly one of `exit_code` and `signal` is set, or
-    neither if nobody saw how it ended."""
+    neither if it is not known how it ended."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -229,7 +229,7 @@ def state_of(error: BaseException) -> dict[str, Any]:
 
 
 def copy_of(error: BaseException) -> BaseException:
-    """The same without its traceback, for who raises what it keeps: see Call.result."""
+    """The same without its traceback, for callers that raise an error that they keep: see Call.result."""
     state = state_of(error)
     if notes := state.get("__notes__"):
         state["__notes__"] = list(notes)
@@ -300,7 +300,7 @@ def _how(exit: ExitInfo) -> tuple[str, str]:
         )
     code = exit["code"]
     if code < 0:
-        return "died", ""  # nobody saw it end: `detail` says what is known
+        return "died", ""  # its end was not seen: `detail` says what is known
     if not exit["signaled"]:
         return (
             f"exited with code {code}",
@@ -320,7 +320,9 @@ def worker_died(message: str, exit: ExitInfo | None, where: str) -> WorkerDied:
     place, _, node = where.partition("@")
     cluster, _, rank = place.rpartition("/")
     if exit is None:
-        error = WorkerDied(f"{where or 'a worker'} died: {message or 'nobody saw how'}")
+        error = WorkerDied(
+            f"{where or 'a worker'} died: {message or 'its end was not seen'}"
+        )
     else:
         error = WorkerDied(_died_text(message, exit, where))
         error.signal = exit["code"] if exit["signaled"] else None
@@ -348,7 +350,9 @@ def _died_text(message: str, exit: ExitInfo, where: str) -> str:
     if exit["last_lines"]:
         lines.append("Its last lines:")
         lines.extend(f"  | {line}" for line in exit["last_lines"])
-    elif exit["code"] < 0 and exit["log_path"]:  # nobody lived to tell what it printed
+    elif (
+        exit["code"] < 0 and exit["log_path"]
+    ):  # its agent, which had its last lines, is gone
         lines.append(f"What it printed, if anything: {exit['log_path']}")
     elif exit["code"] >= 0 and not exit["requested"]:
         lines.append("It had printed nothing.")

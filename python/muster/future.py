@@ -463,14 +463,14 @@ def _failures(futures: list[Future]) -> dict[int, BaseException]:
 
 
 def take(calls: list[Call], what: str) -> list[Any]:
-    """All results of calls that nobody else knows of; the first failure is raised."""
+    """All results of calls that only this function knows of; the first failure is raised."""
     try:
         if wait_all(calls, PATIENCE_S):
             return [call.result() for call in calls]
         return gather([Future(call, what) for call in calls])
     except Exception:
         raise
-    except BaseException:  # Ctrl-C: nobody will ask for them again
+    except BaseException:  # Ctrl-C: their results are not wanted any more
         for call in calls:
             call.cancel()
         raise

@@ -218,26 +218,26 @@ def amounts(config: WorkerConfig) -> dict[str, int]:
 class PlacementGroup(GroupPart):
     """Bundles that the head holds until `remove()`, or until this driver ends."""
 
-    def __init__(self, told: _core.Message) -> None:
-        self.id: int = told["id"]
-        self.name: str = told["name"]
-        self._told = told  # a GroupStatus
+    def __init__(self, status: _core.Message) -> None:
+        self.id: int = status["id"]
+        self.name: str = status["name"]
+        self._status = status  # a GroupStatus
 
     @property
     def _seats(self) -> list[tuple[PlacementGroup, int]]:  # type: ignore[override]
         return [(self, i) for i in range(len(self))]
 
     def __len__(self) -> int:
-        return int(self._told["bundles"])
+        return int(self._status["bundles"])
 
     def _piece(self, bundle: int) -> Place:
-        if not self._told["pieces"]:
+        if not self._status["pieces"]:
             self._refresh()
-        if not self._told["pieces"]:
+        if not self._status["pieces"]:
             raise PlacementError(
                 f"group {self.name!r} is not placed: it is {self.state}"
             )
-        piece = self._told["pieces"][bundle]
+        piece = self._status["pieces"][bundle]
         return piece["node"], piece["devices"]
 
     def _ask(self, verb: str, timeout: float | None = api.ANSWER_S) -> Any:
@@ -251,39 +251,39 @@ class PlacementGroup(GroupPart):
 
     def _refresh(self) -> bool:
         """False: it was removed."""
-        told = self._ask("find_group")
-        self._told = told or self._told
-        return told is not None
+        status = self._ask("find_group")
+        self._status = status or self._status
+        return status is not None
 
     @property
     def state(self) -> str:
         """ "waiting", "placed", "broken" (one of its nodes is gone), "failed" (its time was
         up), or "removed"."""
-        return self._told["state"] if self._refresh() else "removed"
+        return self._status["state"] if self._refresh() else "removed"
 
     @property
     def clusters(self) -> list[str]:
         """The names of those that stand in it."""
-        return self._told["clusters"] if self._refresh() else []
+        return self._status["clusters"] if self._refresh() else []
 
     def wait(self, timeout: float | None = None) -> Self:
         """Until it is placed. PlacementError when its own time is up or it was removed."""
-        state = self._told["state"]
+        state = self._status["state"]
         if state not in ("waiting", "failed") and not self._refresh():
             raise PlacementError(f"group {self.name!r} was removed")
         try:
-            told = self._told
-            if told["state"] == "waiting":
-                told = self._ask("wait_group", timeout)
+            status = self._status
+            if status["state"] == "waiting":
+                status = self._ask("wait_group", timeout)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"group {self.name!r} was not placed within {timeout:g} s"
             ) from None
-        if told is None:
+        if status is None:
             raise PlacementError(f"group {self.name!r} was removed")
-        self._told = told
-        if told["state"] == "failed":
-            raise PlacementError(self._told["why"], self._told["table"])
+        self._status = status
+        if status["state"] == "failed":
+            raise PlacementError(self._status["why"], self._status["table"])
         return self
 
     def remove(self) -> None:
@@ -293,7 +293,7 @@ class PlacementGroup(GroupPart):
     def __repr__(self) -> str:
         return (
             f"<muster.PlacementGroup {self.name!r}: {len(self)} bundles, "
-            f"{self._told['state']}>"
+            f"{self._status['state']}>"
         )
 
 

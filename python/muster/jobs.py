@@ -1,8 +1,8 @@
 """Jobs that a head hosts: what `muster submit`, `wait`, `events`, ... do, from Python.
 
 The head is the one that the commands find: MUSTER_ADDRESS, that of a job on Ray, or this
-user's daemon. It is asked directly, and no session is needed. `submit` is the program's command, which starts a head where
-there is none.
+user's daemon. It is asked directly, and no session is needed. `submit` runs the command
+`muster submit`, which starts a head if there is none.
 """
 
 import json
@@ -18,12 +18,11 @@ from muster.errors import MusterError
 
 __all__ = ["Job", "check", "get", "jobs", "submit"]
 
-_ANSWER_S = 20.0
 _WAIT_S = 1.0  # of one question: Ctrl-C is seen after it
 
 
 def _ask(verb: str, **fields: Any) -> Any:
-    return json.loads(_core.ask_jobs(verb, fields, _ANSWER_S))
+    return json.loads(_core.ask_jobs(verb, fields, _core.HEAD_ANSWER_S))
 
 
 class Job:

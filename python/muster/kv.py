@@ -1,6 +1,6 @@
 """The key-value store of the head, for drivers and workers.
 
-Small things that others must find: addresses, names, who is first. Keys are shared by all
+Small things that other processes must find: addresses, names, who is first. Keys are shared by all
 that joined the head, as names of clusters are: begin them with your job's. An entry goes with
 its `owner`: "driver" (the default; of a worker in a detached cluster: that worker), "worker",
 or "none", which stays until it is deleted. A head that was started again begins with an
@@ -68,7 +68,7 @@ def delete(key: str) -> bool:
 
 def add(key: str, amount: int) -> int:
     """Add to a whole number, which is 0 where there is none, and return what it is then. It
-    is stored as digits, and belongs to nobody."""
+    is stored as digits, and stays until it is deleted."""
     return int(api.ask("kv_add", {"key": key, "amount": amount})["value"])
 
 

@@ -22,7 +22,7 @@ class Ragged:
 
     __slots__ = ("_values", "offsets")
 
-    _values: NDArray[Any] | RemoteArray  # far: in a store, and not read yet
+    _values: NDArray[Any] | RemoteArray  # remote: in a store, and not read yet
     offsets: NDArray[np.int64]
 
     def __init__(self, values: ArrayLike, offsets: ArrayLike) -> None:
@@ -67,7 +67,7 @@ class Ragged:
     def _view(
         cls, values: NDArray[Any] | RemoteArray, offsets: NDArray[np.int64]
     ) -> Ragged:
-        """Of arrays that are known to be right; nobody else's flags are changed."""
+        """Of arrays that are known to be right; their own flags are not changed."""
         self = cls.__new__(cls)
         self._values = values if isinstance(values, RemoteArray) else values.view()
         self.offsets = offsets.view()

@@ -16,7 +16,7 @@
 #     _ray/causes.py   why a piece ended (pure)
 #
 # Nothing outlives it: actors and placement groups are its own, and Ray ends them with it.
-# But for the watcher of _ray/record.py, for seconds, where nobody else is left to tidy up.
+# But for the watcher of _ray/record.py, which deletes the job's record within seconds.
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class Bridge:
             await self._undo(number)
 
     async def _undo(self, number: int) -> None:
-        """What this operation has lent: nobody has heard its answer."""
+        """What this operation has lent: its answer was not heard."""
         for held in list(self.held.values()):
             if held.op.number == number:
                 await self._leave(held)

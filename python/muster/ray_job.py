@@ -286,7 +286,7 @@ class Job:
             raise Refused(
                 errno.ECHILD,
                 f"Ray at {self.dashboard.address} does not know the job {self.id} any "
-                "more: it was started anew, or somebody has deleted the job",
+                "more: it was started anew, or the job was deleted",
             )
         if time.monotonic() >= self.unsure_until:
             raise Refused(errno.ECANCELED, "the job was stopped before it began")

@@ -5,7 +5,7 @@ world = meeting.join(b"10.0.0.3")    # waits for the others: .rank, .size, .memb
 while train_a_step(world):
     if meeting.should_rejoin():      # a member has gone, or more could take part
         world = meeting.join(b"10.0.0.3")
-meeting.close()                      # nobody joins any more
+meeting.close()                      # no more joins
 
 Ranks of a role that a job's controller has started say no more than `muster.Rendezvous()`.
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LAST_CALL_S = 30.0
 JOIN_S = 600.0
-BARRIER_LOOK_S = 1.0  # until who waits at a barrier notices that a member has gone
+BARRIER_LOOK_S = 1.0  # until a process at a barrier notices that a member has gone
 SHOWN_MAX = 8  # ranks in one error
 
 
@@ -46,7 +46,7 @@ class World(namedtuple("World", "round rank keys members prefix")):
         """Wait until every member of this world is at the barrier of this name, as often as
         this member was. DeadlineExceeded names the ranks that have not come in time, and may
         be tried again; ClusterError: a member has gone, or others have met again, so that
-        nobody will come. timeout: None is two hours."""
+        it cannot be passed. timeout: None is two hours."""
         passed: dict[str, int] = self.__dict__.setdefault("_passed", {})
         turn = passed.get(name, 0)
         here = f"{self.prefix}/barrier/{name}/{turn}"
@@ -135,7 +135,7 @@ class Rendezvous:
         DeadlineExceeded: too few came in time; RendezvousClosed."""
         try:
             found = _ask("join_rendezvous", self._asked | {"data": data})
-        except BaseException:  # Ctrl-C too: nobody is to wait for us
+        except BaseException:  # Ctrl-C too: the others are not to wait for this process
             if api.is_initialized() and api.session().head.alive:
                 self.leave()
             raise
@@ -175,7 +175,7 @@ class Rendezvous:
         _ask("leave_rendezvous", {"name": self.name, "key": self.key})
 
     def close(self) -> None:
-        """No world comes any more, and nobody can join."""
+        """There are no more rounds, and joining fails."""
         _ask("close_rendezvous", {"name": self.name})
 
     def __repr__(self) -> str:

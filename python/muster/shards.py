@@ -150,23 +150,23 @@ class Shards:
         raise DeadlineExceeded(f"shards {self.name!r}: {why}")
 
     def _take(self, asked: _core.Message, wait: float) -> _core.Message:
-        told = api.live_head().ask("take_shards", {"name": self.name, **asked})
+        operation = api.live_head().ask("take_shards", {"name": self.name, **asked})
         try:
-            return _answer(told, wait)
+            return _answer(operation, wait)
         except (MusterError, ValueError):
             raise  # it was refused
-        except BaseException:  # Ctrl-C: what comes now would be nobody's
+        except BaseException:  # Ctrl-C: what comes now goes back
             import threading
 
             threading.Thread(
-                target=self._give_back, args=(told, wait), daemon=True
+                target=self._give_back, args=(operation, wait), daemon=True
             ).start()
             raise
 
-    def _give_back(self, told: _core.Operation, wait: float) -> None:
+    def _give_back(self, operation: _core.Operation, wait: float) -> None:
         while True:  # it is answered, or fails when the head is lost
             try:
-                for taken in _answer(told, wait)["shards"]:
+                for taken in _answer(operation, wait)["shards"]:
                     Shard(self, taken).give_back()
                 return
             except TimeoutError:
@@ -198,7 +198,7 @@ class Shards:
         return bytes(self._ask("shards", {"with_position": True})["position"])
 
     def restore(self, position: bytes) -> None:
-        """Go on at a position of the same data set. Shards that are out are nobody's."""
+        """Go on at a position of the same data set. Shards that workers have do not count."""
         if not position:
             raise ValueError("restore: the position has no bytes")
         self._ask("change_shards", {"position": position})
@@ -234,9 +234,9 @@ def _ask(verb: str, fields: _core.Message, wait: float = 0.0) -> _core.Message:
     return _answer(api.live_head().ask(verb, fields), wait)
 
 
-def _answer(told: _core.Operation, wait: float) -> _core.Message:
+def _answer(operation: _core.Operation, wait: float) -> _core.Message:
     try:
-        return told.result(wait + api.ANSWER_S)
+        return operation.result(wait + api.ANSWER_S)
     except _core.Refused as e:
         text, _, code = e.args
         raise (ValueError if code == EEXIST else MusterError)(text) from None
@@ -269,8 +269,8 @@ def save_shards(folder: str | os.PathLike[str] | None = None) -> int:
 def restore_shards(folder: str | os.PathLike[str] | None = None) -> bool:
     """All queues go back to where they were when this checkpoint was saved: what was not done
     then is to be done, and nothing else. Those that it does not have go back to their
-    beginning, also if there is no such file: then the answer is False. Shards that are out are
-    nobody's any more. None: MUSTER_CHECKPOINT."""
+    beginning, also if there is no such file: then the answer is False. Shards that workers
+    have at that moment do not count any more. None: MUSTER_CHECKPOINT."""
     at = _folder(folder)
     try:
         with open(os.path.join(at, SAVED), "rb") as f:

@@ -363,8 +363,8 @@ class View:
     def set_env(self, env: Mapping[str, str]) -> None:
         """Set variables in the workers. Libraries that read theirs when they are loaded
         want them earlier: WorkerConfig(env=...)."""
-        told = {str(name): str(value) for name, value in env.items()}
-        self._operate(_core.OP_SET_ENV, told, self._timeout)
+        env = {str(name): str(value) for name, value in env.items()}
+        self._operate(_core.OP_SET_ENV, env, self._timeout)
 
     @property
     def _operation_codec(self) -> int:

@@ -107,7 +107,7 @@ static PyObject *request_begin_stream(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* 1: sent; 0: the window is closed; -1: nobody listens. */
+/* 1: sent; 0: the window is closed; -1: the caller has gone. */
 static PyObject *request_item(PyObject *self, PyObject *value)
 {
     struct ms_request *r = open_request(self);
@@ -136,22 +136,22 @@ static PyObject *request_cancelled(PyObject *self, void *unused)
 }
 
 /* Are there objects of other nodes in the arguments? They are fetched, which takes time. */
-static PyObject *request_is_far(PyObject *self, void *unused)
+static PyObject *request_is_remote(PyObject *self, void *unused)
 {
     struct ms_request *r = open_request(self);
     struct ms_store_client *c = core_store_get();
     struct ms_stored_name name;
     struct ms_stored s;
-    bool is_far = false;
+    bool is_remote = false;
     size_t at = 0;
 
     if (!r)
         return NULL;
     if (c && r->codec == MS_CODEC_STORED &&
         ms_stored_parse(&s, r->body, r->len, NULL) == 0)
-        while (!is_far && ms_stored_next(&s, &at, &name))
-            is_far = name.node != ms_store_client_node(c);
-    return PyBool_FromLong(is_far);
+        while (!is_remote && ms_stored_next(&s, &at, &name))
+            is_remote = name.node != ms_store_client_node(c);
+    return PyBool_FromLong(is_remote);
 }
 
 static PyObject *request_op(PyObject *self, void *unused)
@@ -172,7 +172,7 @@ static PyMethodDef request_methods[] = {
 
 static PyGetSetDef request_getset[] = {
     {"cancelled", request_cancelled, NULL, NULL, NULL},
-    {"is_far", request_is_far, NULL, NULL, NULL},
+    {"is_remote", request_is_remote, NULL, NULL, NULL},
     {"op", request_op, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

@@ -145,7 +145,7 @@ static int wait_window(struct ms_request *r)
     return rc < 0 ? -ECANCELED : 0;
 }
 
-/* Send one item: 0; -ECANCELED: nobody listens; -1: exception. */
+/* Send one item: 0; -ECANCELED: the caller has gone; -1: exception. */
 static int send_item(struct ms_request *r, PyObject *item)
 {
     struct core_payload p;

@@ -68,7 +68,7 @@ static PyObject *wait_for_request(PyObject *args,
 
     if (!PyArg_ParseTuple(args, "i", &fd))
         return NULL;
-    rc = wait(fd, &request); /* one thread: nobody waits for the lock */
+    rc = wait(fd, &request); /* one thread: no other waits for the lock */
     if (rc < 0)
         return raise_errno(rc);
     if (rc == MS_ZYGOTE_FORK_SPARE)

@@ -33,7 +33,7 @@ static void keep(void *hole)
     holes = hole;
 }
 
-/* Where the part of the heap begins that nobody has had yet. */
+/* Where the part of the heap begins that was never allocated. */
 static const uint8_t *fresh(void)
 {
     return (const uint8_t *)sbrk(0) - mallinfo2().keepcost;

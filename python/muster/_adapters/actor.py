@@ -92,7 +92,7 @@ def visible_devices() -> str | None:
 
 def free_port() -> int:
     """A free port; bind it with SO_REUSEADDR."""
-    # A worker holds it until it ends, so that nobody else gets it.
+    # A worker holds it until it ends, so that no other process gets it.
     host = _core.in_worker()
     if host is not None:
         return host.hold_port()

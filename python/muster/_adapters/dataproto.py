@@ -384,7 +384,7 @@ class DataProto:
 
     @classmethod
     def join_results(cls, data: Sequence[Self]) -> Self:
-        """What concat gives, of results that nobody else has: their tensors are put
+        """What concat gives, of results that only the caller has: their tensors are put
         together when they are read, not before."""
         return cls._concat(data, {METRICS}, lazy_column.join_later)
 

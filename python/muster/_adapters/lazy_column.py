@@ -191,7 +191,7 @@ def repeat(
 
 
 def join(cells: list[Cell], memo: Memo) -> Cell:
-    """One after another, in new memory; of those that nobody has read yet: LazyColumn."""
+    """One after another, in new memory; of unread ones: a LazyColumn."""
     whole = _joined(cells, memo) if all(map(_unread, cells)) else None
     if whole is not None:
         return whole

@@ -1,4 +1,4 @@
-"""What holds workers and devices until nobody refers to them, as Ray's references do."""
+"""Workers and devices that are released with the last reference to them, as in Ray."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def noted(view: View, made: Any) -> Any:
 
 
 class _Ending:
-    """All that is needed to end workers that nobody refers to."""
+    """All that is needed to end workers without a reference to them."""
 
     def __init__(
         self, cluster: Cluster, calls: list[weakref.ref[Future]], place: object
@@ -62,7 +62,7 @@ class _Ending:
         """Workers that are idle have ended when this returns."""
         if _is_over(self.session):
             return
-        with suppress(Exception):  # there is nobody to tell
+        with suppress(Exception):  # no caller could get it
             open_ = self._open_calls()
             if wait(open_, len(open_), AT_ONCE_S)[1]:
                 threading.Thread(target=self._end, args=(open_,), daemon=True).start()
@@ -97,7 +97,7 @@ def _is_over(session: api.Session) -> bool:
 
 
 def lend(group: Any) -> None:
-    """Give a placement group back when nobody refers to it."""
+    """Give a placement group back with the last reference to it."""
     _when_unused(group, _remove, api.session(), group.id)
 
 

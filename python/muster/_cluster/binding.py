@@ -22,7 +22,7 @@ Place = tuple[int, int, int, int]  # tp, cp, dp, pp
 
 
 class _RankInfo:
-    """What a rank has told: its place, and the sizes of its mesh."""
+    """The place of a rank, and the sizes of its mesh, as its engine says."""
 
     __slots__ = ("place", "sizes")
 
@@ -52,7 +52,7 @@ class Binding:
         self.version = 0  # of the places
         self._changes = 0  # of clusters, when they were asked for
         self._fixed: list[Place] | None = None  # of the mesh that was given
-        self._told: dict[int, _RankInfo] = {}  # by rank
+        self._ranks: dict[int, _RankInfo] = {}  # by rank
         self._registered: dict[str, dict[int, tuple[int, bool]]] = {}
         self._engines: dict[str, Binding] = {engine: self}
 
@@ -85,10 +85,10 @@ class Binding:
         for one in self._engines.values():
             one.version += 1
             if rank is None:
-                one._told.clear()
+                one._ranks.clear()
                 one._registered.clear()
                 continue
-            one._told.pop(rank, None)
+            one._ranks.pop(rank, None)
             for registered in one._registered.values():
                 registered.pop(rank, None)
 
@@ -129,8 +129,8 @@ class Binding:
     def places(self, view: View) -> list[Place]:
         self.refresh()
         if self.mesh == UNKNOWN:
-            told = self.look(view, "mesh", [0])[0]
-            self.mesh = mesh_sizes(told, self.world_size) if told else None
+            answers = self.look(view, "mesh", [0])[0]
+            self.mesh = mesh_sizes(answers, self.world_size) if answers else None
         ranks = view.ranks
         if isinstance(self.mesh, dict):
             if self._fixed is None:
@@ -138,25 +138,25 @@ class Binding:
                 self._fixed = _core.mesh_ranks(self.world_size, *sizes)
             return [self._fixed[rank] for rank in ranks]
         self._ask_ranks(view, ranks)
-        return [self._told[rank].place for rank in ranks]
+        return [self._ranks[rank].place for rank in ranks]
 
     def _ask_ranks(self, view: View, ranks: list[int]) -> None:
-        new = [i for i, rank in enumerate(ranks) if rank not in self._told]
+        new = [i for i, rank in enumerate(ranks) if rank not in self._ranks]
         if not new:
             return
         asked = not view._members[0].native
-        told = self.look(view, "rank_info", new) if asked else [None] * len(new)
-        for i, info in zip(new, told, strict=True):
+        answers = self.look(view, "rank_info", new) if asked else [None] * len(new)
+        for i, info in zip(new, answers, strict=True):
             # without one: all are data parallel
             alone = ((0, 0, ranks[i], 0), (1, 1, self.world_size, 1, 1))
-            self._told[ranks[i]] = _RankInfo(*(alone if info is None else info))
+            self._ranks[ranks[i]] = _RankInfo(*(alone if info is None else info))
 
     def sizes(self, view: View) -> dict[str, int]:
         """Of tp, cp, dp, pp and ep."""
         self.places(view)
         if isinstance(self.mesh, dict):
             return dict(self.mesh)
-        return dict(zip(MESH, self._told[view.ranks[0]].sizes, strict=True))
+        return dict(zip(MESH, self._ranks[view.ranks[0]].sizes, strict=True))
 
     def registered(self, view: View, mesh: str) -> list[tuple[int, bool]]:
         """(dp_rank, is_collect) of each worker of a view, as it has said."""
@@ -164,15 +164,15 @@ class Binding:
         known = self._registered.setdefault(mesh, {})
         ranks = view.ranks
         new = [i for i, rank in enumerate(ranks) if rank not in known]
-        told = self.look(view, "registered", new, mesh) if new else []
-        missing = [ranks[i] for i, one in zip(new, told, strict=True) if one is None]
+        answers = self.look(view, "registered", new, mesh) if new else []
+        missing = [ranks[i] for i, one in zip(new, answers, strict=True) if one is None]
         if missing:
             raise ClusterError(
                 f"mesh {mesh!r} of {self.cluster!r}: rank {missing[0]} has not registered "
                 f"it: muster.register_mesh({mesh!r}, dp_rank, is_collect) does in the "
                 "worker"
             )
-        for i, one in zip(new, told, strict=True):
+        for i, one in zip(new, answers, strict=True):
             known[ranks[i]] = one
         return [known[rank] for rank in ranks]
 

@@ -68,11 +68,11 @@ def mode_of(method: Method) -> Mode:
 
 def _vectors(view: View, mode: Mode) -> _core.Vectors:
     if mode.mesh:
-        told = view._bound.registered(view, mode.mesh)
-        if len(told) < view._bound.world_size:  # a part: its dp groups, numbered anew
-            number = {dp: i for i, dp in enumerate(sorted({dp for dp, _ in told}))}
-            told = [(number[dp], collects) for dp, collects in told]
-        return _core.dispatch_registered(told)
+        places = view._bound.registered(view, mode.mesh)
+        if len(places) < view._bound.world_size:  # a part: its dp groups, numbered anew
+            number = {dp: i for i, dp in enumerate(sorted({dp for dp, _ in places}))}
+            places = [(number[dp], collects) for dp, collects in places]
+        return _core.dispatch_registered(places)
     if mode.split == ROWS and mode.vectors.startswith("DP_MP"):
         return _core.dispatch_vectors(mode.vectors, view._bound.places(view))
     flat = [(0, 0, i, 0) for i in range(len(view))]

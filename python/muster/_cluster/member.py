@@ -32,34 +32,34 @@ class Member:
     node: tuple[int, str]  # its index among the cluster's, and its name
     label: str  # "cluster/rank@node"
     peer: Any
-    lease: Any = None  # of an adapter: what ends it when nobody refers to it any more
+    lease: Any = None  # of an adapter: ends the worker with the last reference to it
 
     def __init__(
         self,
         cluster: str,
         rank: int,
-        told: Mapping[str, Any],
+        status: Mapping[str, Any],
         nodes: Sequence[str] = (),
         native: bool = False,
     ) -> None:
         self.rank = rank
         self.native = native
-        self.update(cluster, told, nodes)
+        self.update(cluster, status, nodes)
         self.peer = _find_peer(self.address, self.uid, self.label)
 
     def update(
-        self, cluster: str, told: Mapping[str, Any], nodes: Sequence[str]
+        self, cluster: str, status: Mapping[str, Any], nodes: Sequence[str]
     ) -> None:
         """What the head tells, also of a new process in its place, elsewhere perhaps."""
-        self.uid = int(told["uid"])
-        self.pid = told["pid"]
-        self.address = told["address"]
-        self.log_path = told["log_path"]
-        self.incarnation = told.get("incarnation", 1)
-        self.devices = list(told["devices"])
-        node = told["node"]
+        self.uid = int(status["uid"])
+        self.pid = status["pid"]
+        self.address = status["address"]
+        self.log_path = status["log_path"]
+        self.incarnation = status.get("incarnation", 1)
+        self.devices = list(status["devices"])
+        node = status["node"]
         self.node = (nodes.index(node) if node in nodes else -1, node)
-        self.label = f"{cluster}/{told.get('rank', self.rank)}@{node}"
+        self.label = f"{cluster}/{status.get('rank', self.rank)}@{node}"
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("peer", "lease")
@@ -130,11 +130,11 @@ def helpers() -> View:
     nodes. `create_engine` puts objects into them."""
     from muster.view import View
 
-    told = os.environ.get(_HELPERS)
-    if _core.in_worker() is None or told is None:
+    text = os.environ.get(_HELPERS)
+    if _core.in_worker() is None or text is None:
         raise ClusterError("helpers() is for workers that are wider than a node")
     import json
 
-    said = json.loads(told)
-    name = said["cluster"]
-    return View(name, helper_members(name, said["rank"], said["helpers"], False))
+    status = json.loads(text)
+    name = status["cluster"]
+    return View(name, helper_members(name, status["rank"], status["helpers"], False))

@@ -3,7 +3,7 @@
 # Where the class is at hand they are those of its function. Pickled, for a process that
 # perhaps cannot import the class, they are plain data: a default value or an annotation
 # that is more than a constant goes as the text that `help()` shows of it. `inspect` is
-# imported only by who asks for a signature: it takes 5 ms, which `Cluster()` can do without.
+# imported only where a signature is asked for: it takes 5 ms, which `Cluster()` can do without.
 
 from __future__ import annotations
 

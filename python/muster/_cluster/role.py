@@ -31,8 +31,8 @@ def roles() -> dict[str, dict[str, Any]]:
     """What the job's file says of each of its roles, in a driver or worker of a job; else
     nothing. `{name: muster.Cluster(name) for name in muster.roles()}` makes them all
     where the file names their classes."""
-    told: dict[str, dict[str, Any]] = _job(api.session())["roles"]
-    return {name: dict(role) for name, role in told.items()}
+    found: dict[str, dict[str, Any]] = _job(api.session())["roles"]
+    return {name: dict(role) for name, role in found.items()}
 
 
 def generation() -> dict[str, Any]:
@@ -43,7 +43,7 @@ def generation() -> dict[str, Any]:
 
 
 def _job(session: api.Session) -> dict[str, Any]:
-    """Asked for once. A head in this process is nobody else's."""
+    """Asked for once. A head in this process has no job."""
     if session.job is None and session.head.joined:
         import json
 
@@ -68,19 +68,19 @@ def _no_role(job: dict[str, Any], name: str) -> str:
 class Role:
     """A role as its file has it."""
 
-    def __init__(self, file: str, name: str, told: dict[str, Any]) -> None:
+    def __init__(self, file: str, name: str, fields: dict[str, Any]) -> None:
         self.file = file
         self.name = name
-        self.told = told
+        self.fields = fields
 
     @classmethod
     def find(cls, session: api.Session, name: str, is_needed: bool) -> Role | None:
         """None: nothing is said of it. `is_needed`: that is an error where there are
         others."""
         job = _job(session)
-        told = job["roles"].get(name)
-        if told is not None:
-            return cls(job["file"], name, told)
+        fields = job["roles"].get(name)
+        if fields is not None:
+            return cls(job["file"], name, fields)
         if is_needed and job["roles"]:
             raise ClusterError(_no_role(job, name))
         return None
@@ -90,7 +90,7 @@ class Role:
     ) -> tuple[Any, WorkerConfig]:
         """The class and the config of the cluster: what the driver has not `given` is as
         the file says; ClusterError names all in which they differ."""
-        said = {k: v for k, v in self.told.items() if k not in _NOT_CONFIG}
+        said = {k: v for k, v in self.fields.items() if k not in _NOT_CONFIG}
         try:
             ours = WorkerConfig(**said)
         except (TypeError, ValueError) as e:
@@ -106,7 +106,7 @@ class Role:
                 taken[name] = there
             elif not _is_same(name, here, there):
                 differ.append(f"{name} is {here!r} here and {there!r} there")
-        path = self.told.get("worker_cls")
+        path = self.fields.get("worker_cls")
         if path and worker_cls is not None and not _is_class(worker_cls, path):
             differ.append(f"worker_cls is {_path_of(worker_cls)} here and {path} there")
         if self.has_places and where is not None:
@@ -121,11 +121,11 @@ class Role:
     @property
     def is_controllers(self) -> bool:
         """In a submitted job: the controller creates it, before the driver starts."""
-        return bool(submitted() and self.told.get("worker_cls"))
+        return bool(submitted() and self.fields.get("worker_cls"))
 
     def check_created(self, config: WorkerConfig, where: object) -> None:
         """Its workers are there: nothing can be added to them."""
-        more = sorted(config.env.keys() - self.told.get("env", {}).keys())
+        more = sorted(config.env.keys() - self.fields.get("env", {}).keys())
         if more or where is not None:
             what = "resource_manager" if where is not None else f"env {more}"
             raise ClusterError(
@@ -136,20 +136,20 @@ class Role:
     @property
     def has_places(self) -> bool:
         """Its ranks stand in bundles."""
-        return "bundle" in self.told
+        return "bundle" in self.fields
 
     def request(
         self, cluster: str, session: api.Session, config: WorkerConfig
     ) -> _core.Message:
         """What is asked of placement: the cluster brings its bundles along, or those of
         the role whose they are."""
-        told, name = self.told, cluster
-        if isinstance(told["bundle"], str):
-            name = told["bundle"]
-            told = _job(session)["roles"][name]
-        bundle = {_BUNDLE_KEYS.get(k, k): v for k, v in told["bundle"].items()}
+        fields, name = self.fields, cluster
+        if isinstance(fields["bundle"], str):
+            name = fields["bundle"]
+            fields = _job(session)["roles"][name]
+        bundle = {_BUNDLE_KEYS.get(k, k): v for k, v in fields["bundle"].items()}
         group = {"name": name, "bundles": [Bundle(**bundle)._message]}
-        group |= {k: told[k] for k in ("strategy", "same") if k in told}
+        group |= {k: fields[k] for k in ("strategy", "same") if k in fields}
         count = config.world_size or 1
         return {"scope": {}, "world_size": count, "own_group": group, **amounts(config)}
 

@@ -71,7 +71,7 @@ def cluster_spec(
     """All but its steps and what drivers tell each other."""
     if role.http_open:
         warnings.warn(
-            f"http_open: whoever reaches the ports of {name!r} can run anything in its "
+            f"http_open: any client that reaches the ports of {name!r} can run code in its "
             "workers",
             stacklevel=4,
         )
@@ -160,12 +160,12 @@ class ClusterMeta:
     def decode(
         cls, name: str, size: int, meta: bytes, native: bool
     ) -> tuple[Self, Binding]:
-        """Of what a driver has told; of nothing what is usual."""
-        told: dict[str, Any] = plain_loads(meta) if meta else {}
+        """From the data of another driver; without data the defaults."""
+        data: dict[str, Any] = plain_loads(meta) if meta else {}
         made = cls(
-            native, told.get("timeout"), mesh=told.get("mesh"), codec=told.get("codec")
+            native, data.get("timeout"), mesh=data.get("mesh"), codec=data.get("codec")
         )
-        bound = _load_binding(told.get("bound", b""))
+        bound = _load_binding(data.get("bound", b""))
         if bound is None:
             bound = Binding(name, "default", size, None, UNKNOWN)
         bound.resize(size)

@@ -1,6 +1,6 @@
 """One column of a batch: parts that are never changed, and which of their rows."""
 
-# A part may be far: in a store, and not read yet. Dividing, joining and sending a
+# A part may be remote: in a store, and not read yet. Dividing, joining and sending a
 # column reads none of it; reading it reads those parts that its rows are in.
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Column:
     def read(self) -> Whole:
         """All rows together: a view where they are one run, else a copy, made once."""
         if self._whole is None:
-            whole = _READ[self.kind](near(self))
+            whole = _READ[self.kind](fetched(self))
             if isinstance(whole, Ragged):
                 whole.offsets.flags.writeable = False
             values = whole.values if isinstance(whole, Ragged) else whole
@@ -159,7 +159,7 @@ class Column:
         """As `read`, but may be written where its part may."""
         if self._whole is not None and not self.is_view:
             return self._whole
-        whole: Whole = _READ[self.kind](near(self))
+        whole: Whole = _READ[self.kind](fetched(self))
         return whole
 
     def lengths(self) -> NDArray[np.int64]:
@@ -258,14 +258,14 @@ def _count_copy(nbytes: int) -> None:
     copied += nbytes
 
 
-def _near(part: Any) -> Any:
+def _read_part(part: Any) -> Any:
     return part.read() if isinstance(part, (RemoteArray, RemoteObjects)) else part
 
 
 def _used(column: Column, none: Any) -> list[Any]:
     """The parts that its rows are in, as arrays; `none` in the place of the others."""
     used = column.used()
-    return [_near(p) if i in used else none for i, p in enumerate(column.parts)]
+    return [_read_part(p) if i in used else none for i, p in enumerate(column.parts)]
 
 
 def _values(part: Part) -> Any:
@@ -278,8 +278,8 @@ def came_together(columns: Iterable[Column]) -> None:
     remote_array.came_together(part for part in parts if isinstance(part, RemoteArray))
 
 
-def near(column: Column) -> Column:
-    """The same rows, of parts that are here."""
+def fetched(column: Column) -> Column:
+    """The same rows, of parts whose bytes are in this process."""
     # Of a part that is on another node perhaps only those rows come that are meant, and
     # what is between them.
     spans = [
@@ -327,7 +327,7 @@ def _fixed(column: Column) -> NDArray[Any]:
     if count == 0:
         return none
     if view is not None:
-        return _strided(_near(column.parts[view[0]]), view[1], count, view[2])
+        return _strided(_read_part(column.parts[view[0]]), view[1], count, view[2])
     out = _room((count, *first.shape[1:]), first.dtype)
     if out.nbytes:
         gather_fixed(column, out)

@@ -110,7 +110,7 @@ def _gathered(column: Column) -> Part:
 def _in_store(column: Column, shape: tuple[int, ...], dtype: Any) -> RemoteArray:
     out = empty(shape, dtype)
     fill = _column.gather_fixed if column.kind == "fixed" else _column.gather_ragged
-    fill(_column.near(column), out)
+    fill(_column.fetched(column), out)
     _core.piece_count(out.nbytes)
     return RemoteArray.of(out)
 

@@ -36,7 +36,7 @@ collecting = _Collecting()
 def collect(held: list[_core.Held]) -> None:
     if collecting.held is None:
         raise TypeError(
-            "a muster.Ref travels in calls and results alone: nobody would hold its "
+            "a muster.Ref travels in calls and results alone: no process would hold its "
             "object for a pickle"
         )
     collecting.held.extend(held)
@@ -133,14 +133,14 @@ def empty(shape: int | Sequence[int], dtype: Any = float) -> np.ndarray[Any, Any
 def store_stats() -> dict[str, Any]:
     """What the store of this node has; `copied` is what this process has copied into
     it. All in bytes but `objects` and `holders`."""
-    told = _core.store_stats(False)
+    stats = _core.store_stats(False)
     return {
-        "node": told["node_name"],
-        "id": told["node"],
-        "objects": told["object_count"],
-        "holders": told["holder_count"],
-        "spill": told["spill_dir"],
-        **{name: told[name] for name in _STATS},
+        "node": stats["node_name"],
+        "id": stats["node"],
+        "objects": stats["object_count"],
+        "holders": stats["holder_count"],
+        "spill": stats["spill_dir"],
+        **{name: stats[name] for name in _STATS},
         "copied": _core.store_copied(),
     }
 
@@ -154,20 +154,20 @@ def stored_objects() -> list[dict[str, Any]]:
     (name, pid, count, seconds) of each."""
     return [
         {
-            "node": told["node"],
-            "id": told["id"],
-            "nbytes": told["len"],
-            "age": told["age_ns"] / 1e9,
-            "site": told["site"],
-            "copy": told["is_replica"],
-            "here": told["has_bytes"],
-            "spilled": told["is_spilled"],
+            "node": one["node"],
+            "id": one["id"],
+            "nbytes": one["len"],
+            "age": one["age_ns"] / 1e9,
+            "site": one["site"],
+            "copy": one["is_replica"],
+            "here": one["has_bytes"],
+            "spilled": one["is_spilled"],
             "holders": [
                 (h["name"], h["pid"], h["count"], h["since_ns"] / 1e9)
-                for h in told["holders"]
+                for h in one["holders"]
             ],
         }
-        for told in _core.store_stats(True)["objects"]
+        for one in _core.store_stats(True)["objects"]
     ]
 
 

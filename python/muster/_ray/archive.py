@@ -171,7 +171,7 @@ def _open_cache(cache_dir: str) -> Path | None:
 
 
 def _keep(cache: Path, name: str, data: bytes) -> None:
-    """Written under another name and then renamed: who reads it finds it whole."""
+    """Written under another name and then renamed, so that readers find it whole."""
     part = cache / f".{name}.{os.getpid()}"
     try:
         part.write_bytes(data)

@@ -336,7 +336,7 @@ class Gang:
             if not self.nodes.is_alive(kept.node):
                 lost = self._lost_text(kept.node)
             elif await self.nodes.refuses(kept.node):
-                lost = f"nobody listens any more where the raylet of {self.nodes.name(kept.node)} did"
+                lost = f"the raylet of {self.nodes.name(kept.node)} does not listen any more"
             if lost or not causes.is_passing(error):
                 return causes.of_error(error, lost)
             try:

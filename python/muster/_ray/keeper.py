@@ -124,7 +124,7 @@ def _stderr_size() -> int:
 
 
 def _in_memory(name: str, data: bytes) -> int:
-    """A file that is on no disk and ends with the last who has it open."""
+    """A file that is on no disk and ends with its last descriptor."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
     os.fchmod(fd, 0o600)
     os.write(fd, data)
@@ -150,7 +150,7 @@ class MusterKeeper:
         self.is_ended = threading.Event()
 
     def devices(self) -> list[str]:
-        """What Ray tells nobody but us."""
+        """What Ray tells only the actor itself."""
         return list(ray.get_runtime_context().get_accelerator_ids().get("GPU", []))
 
     def start(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class MusterKeeper:
         kills, said = _memory_kills(), _stderr_size()
         try:
             ready = self._spawn(spec)
-        except Exception as e:  # whatever it is: who waits for us hears of it
+        except Exception as e:  # whatever it is: `start` raises it
             self.failure = f"cannot start {spec['muster'] or 'bin/muster'}: {e}"
             self.is_started.set()
             return
@@ -226,7 +226,7 @@ class MusterKeeper:
         packed = pack_shape(spec, vendors[0] if vendors else "nvidia")
         shape, secret = _in_memory("shape", packed), -1
         ready, theirs = os.pipe()
-        # where the package is: our own working directory, if nobody says another
+        # where the package is: by default our own working directory
         folder = spec["package"] or os.getcwd()
         own = os.path.join(folder, "bin", "muster")
         command = [own if os.path.exists(own) else spec["muster"] or own, "agent"]
@@ -239,7 +239,7 @@ class MusterKeeper:
             secret = _in_memory("secret", spec["secret"].encode() + b"\n")
             command += ["--secret-file", f"/proc/self/fd/{secret}"]
         if spec["head"].startswith("127."):
-            command += ["--bind", "127.0.0.1"]  # nobody beyond it is there to talk to
+            command += ["--bind", "127.0.0.1"]  # all it talks to is on this machine
         fds = [fd for fd in (shape, theirs, secret) if fd >= 0]
         try:
             self.process = subprocess.Popen(

@@ -36,7 +36,7 @@ class Lines:
         try:
             self.out.write(json.dumps(message, separators=(",", ":")) + "\n")
             self.out.flush()
-        except OSError:  # nobody listens: the end of input follows
+        except OSError:  # the reader has gone: the end of input follows
             self.is_open = False
 
     def read(

@@ -59,7 +59,7 @@ class Nodes:
                 self.names[node] = self._new_name(node)
 
     async def watch(self) -> None:
-        """Until cancelled: who is there, and whether Ray answers at all."""
+        """Until cancelled: which nodes there are, and whether Ray answers at all."""
         while True:
             await asyncio.sleep(POLL_S)
             call = asyncio.ensure_future(self.refresh())

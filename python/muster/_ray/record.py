@@ -1,4 +1,4 @@
-"""The record of the bridge's job in Ray's list, when nobody is left to delete it."""
+"""Deletes the record of the bridge's job in Ray's list if the controller cannot."""
 
 # A controller deletes it, and one that is killed cannot. Nor can the job, as Ray deletes no
 # record of a job that runs. So a process of its own waits beside the bridge until that has
@@ -39,7 +39,7 @@ def ask(call, *args):
             if "status code 404" in str(e):
                 os._exit(0)  # it was deleted
         except ConnectionError:
-            raise  # nobody is there
+            raise  # Ray has gone
         except OSError:
             lost += 1
             if lost >= lost_max:
@@ -71,7 +71,7 @@ class Record:
             cwd="/",
             start_new_session=True,  # Ray ends the job's group
         )
-        self.watch.wait()  # it goes on as nobody's child
+        self.watch.wait()  # it has forked, and its child goes on
 
     def leave(self) -> None:
         """The controller is there: it reads the record, and deletes it."""

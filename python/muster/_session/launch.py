@@ -122,7 +122,7 @@ def find_secret(secret_file: str | None, host: str) -> str:
 
 
 def _secret_in_memory() -> int:
-    """Nobody who reads our environment later finds it there."""
+    """And no longer in the environment, where other processes could read it."""
     global _kept
     text = os.environ.pop("MUSTER_SECRET", "")
     if _kept and text in ("", _kept[0]):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from muster.api import Session
 
 JOIN_S = 5.0
-_LAST_ANSWER_S = 1.0  # for who is there when the time is over
+_LAST_ANSWER_S = 1.0  # to hear which nodes there are when the time is over
 _SHOWN_MAX = 16  # names in a message
 _GIVEN_BACK = "was given back"  # by us
 
@@ -29,16 +29,16 @@ class Device:
     vendor is "" where it is only described, memory is in bytes (0: not known), devices
     with the same domain are joined closely, numa is -1 where that is not known."""
 
-    def __init__(self, told: _core.Message) -> None:
-        self.kind: str = told["kind"]
-        self.vendor: str = told["vendor"]
-        self.id: str = told["id"]
-        self.variable: str = told["variable"]
-        self.memory: int = told["memory"]
-        self.domain: int = told["domain"]
-        self.numa: int = told["numa"]
-        self.pci: str = told["pci"]
-        self.model: str = told["model"]
+    def __init__(self, device: _core.Message) -> None:
+        self.kind: str = device["kind"]
+        self.vendor: str = device["vendor"]
+        self.id: str = device["id"]
+        self.variable: str = device["variable"]
+        self.memory: int = device["memory"]
+        self.domain: int = device["domain"]
+        self.numa: int = device["numa"]
+        self.pci: str = device["pci"]
+        self.model: str = device["model"]
 
     def __repr__(self) -> str:
         what = self.model or f"{self.vendor} {self.kind}".lstrip()
@@ -53,19 +53,19 @@ class Node:
     name.
     """
 
-    def __init__(self, told: _core.Message) -> None:
+    def __init__(self, status: _core.Message) -> None:
         """Of a NodeStatus; one whose agent has not yet said what it has has no shape."""
-        shape = told["shape"] or {"devices": [], "resources": []}
-        self.name: str = told["name"]
-        self.cpus: int = told["cpus"]
-        self.memory: int = told["memory"]
-        self.gpus: int = told["gpus"]
-        self.alive: bool = told["alive"]
-        self.suspect: bool = told["suspect"]
-        self.labels = dict(label.partition("=")[::2] for label in told["labels"])
-        self.addresses: list[str] = told["addresses"]
-        self.detail: str = told["detail"]
-        self.agent_pid: int = told["agent_pid"]
+        shape = status["shape"] or {"devices": [], "resources": []}
+        self.name: str = status["name"]
+        self.cpus: int = status["cpus"]
+        self.memory: int = status["memory"]
+        self.gpus: int = status["gpus"]
+        self.alive: bool = status["alive"]
+        self.suspect: bool = status["suspect"]
+        self.labels = dict(label.partition("=")[::2] for label in status["labels"])
+        self.addresses: list[str] = status["addresses"]
+        self.detail: str = status["detail"]
+        self.agent_pid: int = status["agent_pid"]
         self.devices = [Device(device) for device in shape["devices"]]
         self.resources: dict[str, int] = {
             one["name"]: one["amount"] for one in shape["resources"]
@@ -123,7 +123,7 @@ class NodeWatch:
 
     def _run(self) -> None:
         while (events := self._head.next_nodes(None)) is not None:
-            nodes = [Node(told) for told in events]
+            nodes = [Node(event) for event in events]
             with self._changed:
                 self._changes += len(nodes)
                 self._changed.notify_all()
@@ -212,5 +212,5 @@ def _too_few(here: list[Node], count: int, ranks: bool, timeout: float) -> str:
 
 
 def _ranks_of(nodes: list[Node]) -> set[int]:
-    told = (node.labels.get(RANK_LABEL, "") for node in nodes)
-    return {int(rank) for rank in told if rank.isdecimal()}
+    ranks = (node.labels.get(RANK_LABEL, "") for node in nodes)
+    return {int(rank) for rank in ranks if rank.isdecimal()}

@@ -28,9 +28,9 @@ def leave_machine_open(asked: dict[str, Any]) -> str:
         return ""
     if not _core.find_head(None, asked["secret_file"])[0]:
         return ""
-    told = [f"{name}={asked[name]!r}" for name in _MACHINE if asked[name] is not None]
+    given = [f"{name}={asked[name]!r}" for name in _MACHINE if asked[name] is not None]
     asked.update(_MACHINE)
-    return ", ".join(told)
+    return ", ".join(given)
 
 
 def of(asked: dict[str, Any]) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def interpreter() -> list[str]:
 
 def _executables() -> Iterator[str]:
     """Where the muster executable may be, the best place first."""
-    if told := os.environ.get("MUSTER_BIN"):
-        yield told
+    if path := os.environ.get("MUSTER_BIN"):
+        yield path
         return
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     yield os.path.join(package, "bin", "muster")  # of a wheel

@@ -24,15 +24,15 @@ class LentPiece:
     machine. phase: "pending", "starting", "running" or "ended"; then cause, code and
     detail say why."""
 
-    def __init__(self, told: _core.Message) -> None:
-        self.number: int = told["number"]
-        self.node: str = told["node"]
-        self.devices: list[int] = told["devices"]
-        self.phase: str = told["phase"]
-        self.cause: str = told["cause"]
-        self.code: int = told["code"]
-        self.detail: str = told["detail"]
-        self.machine: str = told["machine"]
+    def __init__(self, piece: _core.Message) -> None:
+        self.number: int = piece["number"]
+        self.node: str = piece["node"]
+        self.devices: list[int] = piece["devices"]
+        self.phase: str = piece["phase"]
+        self.cause: str = piece["cause"]
+        self.code: int = piece["code"]
+        self.detail: str = piece["detail"]
+        self.machine: str = piece["machine"]
 
     def __repr__(self) -> str:
         why = f" ({self.cause}: {self.detail})" if self.cause else ""

@@ -31,8 +31,8 @@ class AsyncServer:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.tasks: dict[asyncio.Task[None], Request] = worker.unanswered
-        self.told: set[asyncio.Task[None]] = set()  # that they are cancelled
-        # items whose window is closed, and who waits for what became of them
+        self.cancelled: set[asyncio.Task[None]] = set()  # that were
+        # items whose window is closed, by the future that completes when they are sent
         self.held_up: dict[asyncio.Future[int], tuple[Request, Any]] = {}
         self.slots = asyncio.Semaphore(worker.concurrency)
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -65,8 +65,8 @@ class AsyncServer:
         requests = list(iter(self.worker.host.poll, None))
         self._send_held_up()  # windows that opened before these came
         for task, running in list(self.tasks.items()):
-            if running.cancelled and task not in self.told:
-                self.told.add(task)  # once: it may have something to clean up
+            if running.cancelled and task not in self.cancelled:
+                self.cancelled.add(task)  # once: it may have something to clean up
                 task.cancel()
         for request in requests:
             task = asyncio.get_running_loop().create_task(self._answer(request))
@@ -88,7 +88,7 @@ class AsyncServer:
             self._end(1)
         if not self.ended.done():  # else the end answers
             self.tasks.pop(task, None)
-        self.told.discard(task)
+        self.cancelled.discard(task)
 
     async def _answer(self, request: Request) -> None:
         kind = _core.NO_METHOD
@@ -96,7 +96,7 @@ class AsyncServer:
             async with self.slots:
                 function = request.function()
                 kind = _core.BAD_ARGUMENT
-                if request.is_far:  # others have their turn while it is fetched
+                if request.is_remote:  # others have their turn while it is fetched
                     argument = await asyncio.to_thread(request.argument)
                 else:
                     argument = request.argument()
@@ -165,7 +165,7 @@ class AsyncServer:
             await items.aclose()
 
     async def _send(self, request: Request, item: Any) -> bool:
-        """False: nobody wants it. An item that waited for its window is sent before
+        """False: the caller does not want it. An item that waited for its window is sent before
         requests that came after the window opened are answered."""
         sent = request.item(item)
         while sent == 0:

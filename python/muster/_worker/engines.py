@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 engines: dict[str, Any] = {}  # of this process
 constructing: list[str] = []  # those whose constructors run
 config: Any = None
-# by engine; None: by nobody's method, for all
+# by engine; None: registered outside of one, for all
 meshes: dict[str | None, dict[str, tuple[int, bool]]] = {}
 
 
@@ -64,10 +64,10 @@ def rank_info(engine: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     if info is None:
         return None
 
-    def told(field: str, default: int) -> int:
+    def number(field: str, default: int) -> int:
         if isinstance(info, dict):
             return int(info.get(field, default))
         return int(getattr(info, field, default))
 
-    place = tuple(told(f"{d}_rank", 0) for d in MESH[:4])
-    return place, tuple(told(f"{d}_size", 1) for d in MESH)
+    place = tuple(number(f"{d}_rank", 0) for d in MESH[:4])
+    return place, tuple(number(f"{d}_size", 1) for d in MESH)

@@ -42,7 +42,7 @@ def finish_engines(worker: Worker) -> None:
 
 
 def leave(code: int, *steps: Callable[[], object]) -> NoReturn:
-    """End the process without waiting for anybody's threads."""
+    """End the process without waiting for threads."""
     for step in (*steps, sys.stdout.flush, sys.stderr.flush):
         try:
             step()

@@ -98,7 +98,9 @@ class Worker:
             self.resolve,
             self.describe,
         )
-        self.on_terminate = self.terminate  # one object: who has it installed is asked
+        self.on_terminate = (
+            self.terminate
+        )  # one object, so that `is` finds out whether it is installed
 
     # -- what the host calls ------------------------------------------------------------
 

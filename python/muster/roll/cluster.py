@@ -122,14 +122,14 @@ class Cluster(muster.Cluster):
                 _places(w.node[0], w.devices) for w in self._members
             ]
         try:
-            told = self.execute_all_sync("_set_placement", self.placement_groups)
+            masters = self.execute_all_sync("_set_placement", self.placement_groups)
         except muster.NoSuchMethod:  # its class is not derived from ours
             if isinstance(worker_cls, type) and issubclass(worker_cls, Worker):
                 raise
             return
         # a new incarnation is told again
         self._note_call("_set_placement", self.placement_groups)
-        self.master_addr, self.master_port = told[0]
+        self.master_addr, self.master_port = masters[0]
         master = {"MASTER_ADDR": self.master_addr, "MASTER_PORT": self.master_port}
         SharedStorage().put(self.cluster_name, master)
 
@@ -172,8 +172,8 @@ class Cluster(muster.Cluster):
         self._refresh()
         known, version = self._rank_info, self._bound.version
         if known is None or known[0] != version or not self.initialized:
-            told: list[RankInfo] = self.execute_all_sync("get_rank_info")
-            known = self._rank_info = version, told
+            infos: list[RankInfo] = self.execute_all_sync("get_rank_info")
+            known = self._rank_info = version, infos
         return known[1]
 
     def get_rank_info(self, rank: int) -> RankInfo:

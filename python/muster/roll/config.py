@@ -44,7 +44,7 @@ class RouterReplayConfig:
 
 
 class _StrategyMesh(dict[str, int]):
-    """A mesh that nobody gave: another strategy has another one."""
+    """A mesh that follows from the strategy."""
 
 
 class _TakesFurtherFields(type):
@@ -175,8 +175,10 @@ class WorkerConfig(native.WorkerConfig, metaclass=_TakesFurtherFields):
 
     def __repr__(self) -> str:
         default = vars(WorkerConfig())
-        told = (f"{k}={v!r}" for k, v in self.fields().items() if v != default.get(k))
-        return f"WorkerConfig({', '.join(told)})"
+        changed = (
+            f"{k}={v!r}" for k, v in self.fields().items() if v != default.get(k)
+        )
+        return f"WorkerConfig({', '.join(changed)})"
 
 
 def is_actor_infer_overlapping_with_any_cluster(

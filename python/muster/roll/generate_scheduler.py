@@ -159,7 +159,7 @@ class DynamicSamplingScheduler:
                 try:
                     prompt_id = await self.replay_buffer.poll()
                 except DeadlineExceeded:
-                    continue  # no step began for so long: who asks for one has a deadline
+                    continue  # no step began for so long: `get_batch` has its own deadline
                 except asyncio.CancelledError:
                     if self.replay_buffer.is_shut_down:
                         break

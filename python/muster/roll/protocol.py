@@ -167,9 +167,9 @@ class DataProto(dataproto.DataProto):
         out = dict(metas[0])
         for key in keys:
             values = [meta.get(key) for meta in metas]
-            told = [value for value in values if value is not None]
-            if told:
-                out[key] = _entries(told) if isinstance(told[0], dict) else values
+            given = [value for value in values if value is not None]
+            if given:
+                out[key] = _entries(given) if isinstance(given[0], dict) else values
         return out
 
     @staticmethod

@@ -168,13 +168,15 @@ def postprocess_output_data(
     )
     columns = _columns(_array(ids), _array(mask), tokens, sequence_length,
                        data.meta_info["pad_token_id"])  # fmt: skip
-    columns |= _told(request, data, ids.shape[1], sequence_length)
+    columns |= _columns_of_engine(request, data, ids.shape[1], sequence_length)
     repeated = request.repeat(repeat_times=len(tokens))
     meta = {**repeated.meta_info}
     if "metrics" in data.meta_info:
         meta["metrics"] = {**meta.get("metrics", {}), **data.meta_info["metrics"]}
-    told = {**request.meta_info, **data.meta_info}
-    sampling = json.dumps({k: told[k] for k in _SAMPLING if told.get(k) is not None})
+    meta_of_both = {**request.meta_info, **data.meta_info}
+    sampling = json.dumps(
+        {k: meta_of_both[k] for k in _SAMPLING if meta_of_both.get(k) is not None}
+    )
     objects = {name: [*values] for name, values in repeated.non_tensor_batch.items()}
     objects["sampling_params"] = [sampling] * len(tokens)
     return DataProto.from_dict(
@@ -209,7 +211,7 @@ def _columns(
     }
 
 
-def _told(
+def _columns_of_engine(
     request: DataProto, data: DataProto, prompt_length: int, sequence_length: int
 ) -> dict[str, NDArray[Any]]:
     """What the engine said of each token: log-probabilities, which begin with that of the

@@ -174,11 +174,11 @@ def _resumed(req: DataProto, ids: list[int]) -> dict[str, Any]:
     prompt = _ids(req, "init_")
     if ids != prompt + list(before[0]):
         return {}  # a loop of one's own has made another prompt of it
-    told = {"prompt_tokens": len(prompt)}
+    known = {"prompt_tokens": len(prompt)}
     for name in ("output_logprobs", "output_versions"):
         if (rows := req.meta_info.get(f"pre_{name}")) is not None:
-            told[name] = rows[0]
-    return told
+            known[name] = rows[0]
+    return known
 
 
 def _response(req: DataProto, output: dict[str, Any]) -> DataProto:

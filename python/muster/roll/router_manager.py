@@ -107,7 +107,7 @@ class RouterManager:
         `timeout` seconds."""
         if request_id in self._running:
             raise WrongValue(f"request {request_id!r} runs already")
-        what = f"request {request_id!r} waits while suspended, and nobody called resume"
+        what = f"request {request_id!r} waits while suspended: resume was not called"
         async with deadline(timeout, lambda: what):
             while self._is_suspended and not self._is_shut_down:
                 await self._changes.wait()

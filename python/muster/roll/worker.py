@@ -172,9 +172,9 @@ class Worker:
 
     def start_model_update(self, *args: Any, **kwargs: Any) -> DataProto:
         """How long the parts of the strategy's `model_update` took, as metrics."""
-        told = self._strategy("model_update", *args, **kwargs) or {}
+        times = self._strategy("model_update", *args, **kwargs) or {}
         prefix = f"time/{self.cluster_name}/model_update"
-        return _metrics({f"{prefix}/{name}": value for name, value in told.items()})
+        return _metrics({f"{prefix}/{name}": value for name, value in times.items()})
 
 
 def _metrics(metrics: dict[str, Any]) -> DataProto:

@@ -385,14 +385,14 @@ def register(
         raise WrongType(f"dispatch_mode: not a Dispatch or a dict: {dispatch_mode!r}")
     if not isinstance(execute_mode, Execute):
         raise WrongType(f"execute_mode: not an Execute: {execute_mode!r}")
-    told = {
+    attrs = {
         "dispatch_mode": dispatch_mode,
         "execute_mode": execute_mode,
         "blocking": blocking,
     }
 
     def decorate(func: Any) -> Any:
-        setattr(func, MAGIC_ATTR, told)
+        setattr(func, MAGIC_ATTR, attrs)
         return func
 
     return decorate
@@ -400,16 +400,16 @@ def register(
 
 def registration(func: Any) -> dict[str, Any] | None:
     """What a method was registered with, by this `register` or by verl's own."""
-    told: dict[str, Any] | None = getattr(func, MAGIC_ATTR, None)
+    attrs: dict[str, Any] | None = getattr(func, MAGIC_ATTR, None)
     theirs = sys.modules.get(_VERL)
-    if told is not None or theirs is None:
-        return told
-    told = getattr(func, theirs.MAGIC_ATTR, None)
-    if not isinstance(told, dict):
+    if attrs is not None or theirs is None:
+        return attrs
+    attrs = getattr(func, theirs.MAGIC_ATTR, None)
+    if not isinstance(attrs, dict):
         return None
-    mode = _our_mode(told["dispatch_mode"], theirs)
-    execute = Execute.from_name(told["execute_mode"].name)
-    return told | {"dispatch_mode": mode, "execute_mode": execute}
+    mode = _our_mode(attrs["dispatch_mode"], theirs)
+    execute = Execute.from_name(attrs["execute_mode"].name)
+    return attrs | {"dispatch_mode": mode, "execute_mode": execute}
 
 
 def _our_mode(mode: Any, theirs: Any) -> Any:

@@ -151,8 +151,8 @@ class WorkerGroup:
             raise
 
     def _worker_env(self) -> dict[str, str]:
-        told = dict(self._options.get("worker_env") or {})
-        if taken := sorted(set(told) & {*_PROTECTED, *_MASTER}):
+        env = dict(self._options.get("worker_env") or {})
+        if taken := sorted(set(env) & {*_PROTECTED, *_MASTER}):
             raise ValueError(f"worker_env: {', '.join(taken)} cannot be given")
         if self._options.get("master_port_range"):
             raise ValueError(
@@ -165,10 +165,10 @@ class WorkerGroup:
             )
         master = [self._options.get(name.lower()) for name in _MASTER]
         if None not in master:
-            told |= dict(zip(_MASTER, map(str, master), strict=True))
+            env |= dict(zip(_MASTER, map(str, master), strict=True))
         elif master != [None, None]:
             raise ValueError("master_addr and master_port: give both, or neither")
-        return told | {"WG_PREFIX": self.name_prefix, "WG_BACKEND": "muster"}
+        return env | {"WG_PREFIX": self.name_prefix, "WG_BACKEND": "muster"}
 
     def _attach(self, names: list[str] | None, handles: list[Handle] | None) -> None:
         """To workers that are there: by handles, or by all names of a detached group."""
@@ -215,8 +215,8 @@ class WorkerGroup:
         )
 
     def destroy(self, *, grace: float = _core.STOP_GRACE_S) -> None:
-        """End its workers. Without it they end when nobody refers to this group, the
-        groups of its roles, or its workers any more."""
+        """End its workers. Without it they end with the last reference to this group, the
+        groups of its roles, or its workers."""
         if self._cluster is not None:
             self._cluster.destroy(grace=grace)
 
@@ -333,8 +333,8 @@ class WorkerGroup:
         self._bind_worker_method(made.cls)
         for role in made.roles:  # the methods of a role's group, under its name
             group = self._roles[role] = self._role(role)
-            for name, told in _registered(made.roles[role].cls):
-                direct = told["dispatch_mode"] == Dispatch.DIRECT_ROLLOUT_METHOD
+            for name, attrs in _registered(made.roles[role].cls):
+                direct = attrs["dispatch_mode"] == Dispatch.DIRECT_ROLLOUT_METHOD
                 full = name if direct and "rollout" in role else f"{role}_{name}"
                 setattr(self, full, getattr(group, name))
 
@@ -349,8 +349,8 @@ class WorkerGroup:
 
     def _bind_worker_method(self, cls: type) -> list[str]:
         """Make the registered methods of a class methods of this group."""
-        for name, told in _registered(cls):
-            self._methods[name] = _method(name, told)
+        for name, attrs in _registered(cls):
+            self._methods[name] = _method(name, attrs)
             self.method_names.append(name)
         return self.method_names
 
@@ -371,16 +371,16 @@ RayWorkerGroup = WorkerGroup
 
 def _registered(cls: type) -> list[tuple[str, dict[str, Any]]]:
     """The names of registered methods, and what they were registered with."""
-    told = ((name, registration(getattr(cls, name, None))) for name in dir(cls))
-    return [(name, one) for name, one in told if one is not None]
+    attrs = ((name, registration(getattr(cls, name, None))) for name in dir(cls))
+    return [(name, one) for name, one in attrs if one is not None]
 
 
-def _method(name: str, told: dict[str, Any]) -> Callable[..., Any]:
-    mode, blocking = told["dispatch_mode"], told["blocking"]
+def _method(name: str, attrs: dict[str, Any]) -> Callable[..., Any]:
+    mode, blocking = attrs["dispatch_mode"], attrs["blocking"]
     pair = mode if isinstance(mode, dict) else DISPATCH_MODE_FN_REGISTRY[mode]
-    execute = get_predefined_execute_fn(told["execute_mode"])["execute_fn_name"]
+    execute = get_predefined_execute_fn(attrs["execute_mode"])["execute_fn_name"]
     one = execute == "execute_rank_zero" or mode in _ONE
-    if one and pair in PREDEFINED:  # there is nobody to divide among
+    if one and pair in PREDEFINED:  # one worker gets everything
         pair = {"dispatch_fn": dispatch_all_to_all, "collect_fn": collect_all_to_all}
     dispatch, collect = pair["dispatch_fn"], pair["collect_fn"]
 

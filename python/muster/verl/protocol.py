@@ -45,8 +45,8 @@ class _Config(type):
     @property
     def auto_padding(cls) -> bool:
         """Whether every DataProto is padded, where a group divides it."""
-        told = os.environ.get("VERL_AUTO_PADDING", "").upper()
-        return cls._enabled or told in ("TRUE", "1")
+        setting = os.environ.get("VERL_AUTO_PADDING", "").upper()
+        return cls._enabled or setting in ("TRUE", "1")
 
     @auto_padding.setter
     def auto_padding(cls, enabled: bool) -> None:
@@ -162,8 +162,8 @@ class DataProto(dataproto.DataProto):
         except ValueError as e:
             raise WrongValue(*e.args) from None
         for key in keys:
-            told = [m[key] for m in metas if m.get(key) is not None]
-            dicts = [d for t in told for d in (t if isinstance(t, list) else [t])]
+            values = [m[key] for m in metas if m.get(key) is not None]
+            dicts = [d for t in values for d in (t if isinstance(t, list) else [t])]
             if dicts:
                 names = dict.fromkeys(name for d in dicts for name in d)
                 out[key] = {n: [d[n] for d in dicts if n in d] for n in names}
