@@ -18,105 +18,61 @@ class RouterProxy:
     """What a RouterClient needs of a RouterManager; the `_sync` ones are for threads that
     have no event loop."""
 
+    def __init__(self, router_manager: Any) -> None:
+        self.router_manager = router_manager
+
+    async def _ask(self, name: str, *args: Any) -> Any:
+        """Call that method of the manager."""
+        raise NotImplementedError
+
+    def _ask_sync(self, name: str, *args: Any) -> Any:
+        raise NotImplementedError
+
     async def generate_request(
         self, payload: dict[str, Any], request_id: Any, uid: Any
-    ) -> dict[str, Any] | None:
-        raise NotImplementedError
+    ) -> Any:
+        return await self._ask("generate_request", payload, request_id, uid)
 
     async def on_send_request(self, request_id: Any) -> None:
-        raise NotImplementedError
+        await self._ask("on_send_request", request_id)
 
     async def on_request_routed(self, request_id: Any) -> None:
-        raise NotImplementedError
+        await self._ask("on_request_routed", request_id)
 
     def generate_request_sync(
         self, payload: dict[str, Any], request_id: Any, uid: Any
-    ) -> dict[str, Any] | None:
-        raise NotImplementedError
+    ) -> Any:
+        return self._ask_sync("generate_request", payload, request_id, uid)
 
     def on_send_request_sync(self, request_id: Any) -> None:
-        raise NotImplementedError
+        self._ask_sync("on_send_request", request_id)
 
     def on_request_routed_sync(self, request_id: Any) -> None:
-        raise NotImplementedError
+        self._ask_sync("on_request_routed", request_id)
 
 
 class InprocProxy(RouterProxy):
     """Of a RouterManager of this process. The `_sync` ones run on its event loop, for other
     threads than that."""
 
-    def __init__(self, router_manager: Any) -> None:
-        self.router_manager = router_manager
+    async def _ask(self, name: str, *args: Any) -> Any:
+        return await getattr(self.router_manager, name)(*args)
 
-    async def generate_request(
-        self, payload: dict[str, Any], request_id: Any, uid: Any
-    ) -> dict[str, Any] | None:
-        out: dict[str, Any] | None = await self.router_manager.generate_request(
-            payload, request_id, uid
-        )
-        return out
-
-    async def on_send_request(self, request_id: Any) -> None:
-        await self.router_manager.on_send_request(request_id)
-
-    async def on_request_routed(self, request_id: Any) -> None:
-        await self.router_manager.on_request_routed(request_id)
-
-    def generate_request_sync(
-        self, payload: dict[str, Any], request_id: Any, uid: Any
-    ) -> dict[str, Any] | None:
-        out: dict[str, Any] | None = self._run(
-            self.generate_request(payload, request_id, uid)
-        )
-        return out
-
-    def on_send_request_sync(self, request_id: Any) -> None:
-        self._run(self.on_send_request(request_id))
-
-    def on_request_routed_sync(self, request_id: Any) -> None:
-        self._run(self.on_request_routed(request_id))
-
-    def _run(self, asked: Any) -> Any:
-        if self.router_manager.loop is None:
-            asked.close()
+    def _ask_sync(self, name: str, *args: Any) -> Any:
+        loop = self.router_manager.loop
+        if loop is None:
             raise WrongValue("await initialize of the RouterManager first")
-        return asyncio.run_coroutine_threadsafe(
-            asked, self.router_manager.loop
-        ).result()
+        return asyncio.run_coroutine_threadsafe(self._ask(name, *args), loop).result()
 
 
 class RayProxy(RouterProxy):
     """Of a RouterManager that is a worker; `router_manager` is its handle."""
 
-    def __init__(self, router_manager: Handle) -> None:
-        self.router_manager = router_manager
+    async def _ask(self, name: str, *args: Any) -> Any:
+        return await getattr(self.router_manager, name).remote(*args)
 
-    async def generate_request(
-        self, payload: dict[str, Any], request_id: Any, uid: Any
-    ) -> dict[str, Any] | None:
-        out: dict[str, Any] | None = await self.router_manager.generate_request.remote(
-            payload, request_id, uid
-        )
-        return out
-
-    async def on_send_request(self, request_id: Any) -> None:
-        await self.router_manager.on_send_request.remote(request_id)
-
-    async def on_request_routed(self, request_id: Any) -> None:
-        await self.router_manager.on_request_routed.remote(request_id)
-
-    def generate_request_sync(
-        self, payload: dict[str, Any], request_id: Any, uid: Any
-    ) -> dict[str, Any] | None:
-        asked = self.router_manager.generate_request.remote(payload, request_id, uid)
-        out: dict[str, Any] | None = asked.result()
-        return out
-
-    def on_send_request_sync(self, request_id: Any) -> None:
-        self.router_manager.on_send_request.remote(request_id).result()
-
-    def on_request_routed_sync(self, request_id: Any) -> None:
-        self.router_manager.on_request_routed.remote(request_id).result()
+    def _ask_sync(self, name: str, *args: Any) -> Any:
+        return getattr(self.router_manager, name).remote(*args).result()
 
 
 class RouterClient:
