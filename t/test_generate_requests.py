@@ -258,14 +258,14 @@ def test_history_of_a_job(
     c = cluster(Engine, 1)
     for worth in (0, 1):
         with Scheduler(c) as sched:
-            group = sched.submit([1], n=2, key=7, max_new_tokens=9)
+            group = sched.submit([1], n=2, key=7, max_new_tokens=20)
             known = sched.explain(group.rids[0])["history"]
             assert known == 0 if worth == 0 else known >= 1
             group.result(WAIT_S)
         assert [path.name for path in folder.iterdir()] == [f"lengths-{c.name}"]
     (folder / f"lengths-{c.name}").unlink()
     with Scheduler(c, history="") as sched:
-        sched.submit([1], max_new_tokens=9).result(WAIT_S)
+        sched.submit([1], max_new_tokens=20).result(WAIT_S)
     assert list(folder.iterdir()) == []
 
 

@@ -52,7 +52,8 @@ struct muster_scheduler_options {
     uint32_t chunk;           /* tokens after which a request may move; 0: never */
     bool filter;              /* groups wait for muster_scheduler_verdict */
     uint32_t poison;          /* replicas that a request may fail on; 3 */
-    int64_t silence_ns;   /* without a token until a request moves; 60 s; 0: never */
+    int64_t silence_ns;   /* without a token until a request moves: at least this, or 20
+                              steps of its replica; 60 s; 0: never */
     int64_t probe_ns;     /* that a silent replica has to answer; 10 s */
     int64_t rebalance_ns; /* between plans that move requests; 2 s; 0: never */
     uint64_t seed;
@@ -63,6 +64,7 @@ struct muster_scheduler_options {
         pp; /* ranks of one replica, of the cluster's mesh, of which the first
                             is asked; 0: as the job's file says of the role, else 1 */
     int64_t session_ttl_ns; /* without a turn until a session is forgotten; 1 hour */
+    double max_bias;        /* of lengths, from which on less surplus is begun; 0.05 */
 };
 
 struct muster_submit_options {
@@ -79,6 +81,9 @@ struct muster_submit_options {
     uint32_t turn; /* of a conversation, from 0: earlier turns go first */
     uint64_t
         session; /* whose next turn it is, instead of replica and turn; 0: of none */
+    bool
+        keep_surplus; /* what else was begun is kept: samples of the next group of this key,
+                          prompt and sampling go on behind it */
 };
 
 #ifdef __cplusplus
@@ -94,6 +99,7 @@ inline struct muster_scheduler_options muster_scheduler_options_of()
     o.probe_ns = 10000000000;
     o.rebalance_ns = 2000000000;
     o.session_ttl_ns = 3600000000000;
+    o.max_bias = 0.05;
     return o;
 }
 inline struct muster_submit_options muster_submit_options_of()
@@ -112,7 +118,7 @@ inline struct muster_submit_options muster_submit_options_of()
         .size = (uint32_t)sizeof(struct muster_scheduler_options), .slots = 1,         \
         .max_staleness = -1, .poison = 3, .silence_ns = 60000000000,                   \
         .probe_ns = 10000000000, .rebalance_ns = 2000000000,                           \
-        .session_ttl_ns = 3600000000000                                                \
+        .session_ttl_ns = 3600000000000, .max_bias = 0.05                              \
     }
 #define MUSTER_SUBMIT_OPTIONS                                                          \
     {                                                                                  \

@@ -51,7 +51,8 @@ rollout_options(const struct muster_scheduler_options *o)
                  .silence_ns = o->silence_ns,
                  .probe_ns = o->probe_ns,
                  .rebalance_ns = o->rebalance_ns,
-                 .ageing = o->ageing},
+                 .ageing = o->ageing,
+                 .bias_max = o->max_bias},
     };
 }
 
@@ -130,6 +131,7 @@ int muster_scheduler_submit(struct muster_scheduler *s,
         .sampling = o.sampling,
         .samples = o.samples,
         .surplus = o.surplus,
+        .keeps_surplus = o.keep_surplus,
         .prompt_tokens = o.prompt_tokens,
         .max_new_tokens = o.max_new_tokens,
         .hint = o.hint,

@@ -37,6 +37,7 @@ static const struct {
     TIME(rebalance),
     TIME(session_ttl),
     ROW(NUMBER, ageing),
+    ROW(NUMBER, max_bias),
     ROW(U64, seed),
 };
 

@@ -4,6 +4,11 @@
 #include <errno.h>
 #include <math.h>
 
+#define BIAS_KNOWN    512  /* samples: with fewer the bias is chance */
+#define SURPLUS_LESS  0.95 /* of the share, at each group while it is too much */
+#define SURPLUS_MORE  1.02 /* and while it is not */
+#define SURPLUS_LEAST 0.01 /* so that it comes back from next to nothing */
+
 /* ---- the length bias --------------------------------------------------------------- */
 
 void ms_bias_add(uint64_t *bins, uint32_t tokens)
@@ -31,11 +36,36 @@ double ms_scheduler_bias(const struct ms_scheduler *s)
     return most;
 }
 
+static double generated(const struct ms_scheduler *s)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < MS_BIAS_BINS; i++)
+        n += s->bins_all[i];
+    return (double)n;
+}
+
+/* Who takes the first that end takes the short ones: with less to choose from less so. */
+static void adapt_surplus(struct ms_scheduler *s)
+{
+    if (generated(s) < BIAS_KNOWN)
+        return;
+    if (ms_scheduler_bias(s) > s->o.bias_max)
+        s->surplus_share *= SURPLUS_LESS;
+    else
+        s->surplus_share = fmin(1, s->surplus_share * SURPLUS_MORE + SURPLUS_LEAST);
+}
+
 /* ---- finished ---------------------------------------------------------------------- */
+
+static bool is_too_old(const struct ms_scheduler *s, uint32_t version)
+{
+    return (uint64_t)version + s->o.staleness_max < s->version;
+}
 
 static bool is_stale(const struct ms_scheduler *s, const struct ms_gen_group *g)
 {
-    return (uint64_t)g->oldest + s->o.staleness_max < s->version;
+    return is_too_old(s, g->oldest);
 }
 
 static void refill(struct ms_scheduler *s, uint32_t groups)
@@ -89,6 +119,35 @@ int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e
 
 /* ---- batches ----------------------------------------------------------------------- */
 
+/* It runs, and cannot have enough samples that are not too old. */
+static bool is_hopeless(const struct ms_scheduler *s, const struct ms_gen_group *g)
+{
+    uint32_t may_be = g->done;
+
+    if (g->state != MS_GROUP_OPEN)
+        return false;
+    for (uint32_t i = g->first; i != MS_NONE; i = s->requests[i].next) {
+        const struct ms_gen_request *q = &s->requests[i];
+
+        if (q->state != MS_REQUEST_DONE && !q->ends)
+            may_be += q->generated == 0 || !is_too_old(s, q->oldest);
+    }
+    return may_be < g->wanted || (g->done > 0 && is_stale(s, g));
+}
+
+/* How many were dropped. */
+static uint32_t drop_hopeless(struct ms_scheduler *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->group_count; i++)
+        if (is_hopeless(s, &s->groups[i])) {
+            ms_group_drop(s, i, MS_WHY_STALE);
+            n++;
+        }
+    return n;
+}
+
 int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     uint32_t stale = 0;
@@ -103,8 +162,12 @@ int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e
         ms_group_drop(s, s->ready.first, MS_WHY_STALE);
         stale++;
     }
+    stale += drop_hopeless(s);
     if (stale > 0)
         refill(s, stale);
+    for (size_t i = 0; i < s->queue.count; i++)
+        ms_request_order(s, s->queue.at[i].index); /* for some it is the last chance */
+    ms_queue_sort(s);
     return 0;
 }
 
@@ -153,6 +216,8 @@ static void consume(struct ms_scheduler *s, uint32_t i)
     for (uint32_t q = g->first; q != MS_NONE; q = s->requests[q].next)
         if (s->requests[q].state == MS_REQUEST_DONE && !s->requests[q].ends)
             ms_bias_add(s->bins_out, s->requests[q].generated);
+    if (g->has_surplus)
+        adapt_surplus(s);
     ms_group_release(s, i);
 }
 

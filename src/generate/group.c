@@ -27,8 +27,6 @@ static int check(const struct ms_scheduler *s, const struct ms_generate_event *e
         e->max_new == 0 || e->max_new > MS_GENERATE_TOKENS_MAX ||
         e->prompt > MS_GENERATE_TOKENS_MAX)
         return -EINVAL;
-    if (e->tokens > 0 && (samples != 1 || e->tokens >= e->max_new))
-        return -EINVAL;
     return ms_group_find(s, e->id) == MS_NONE ? 0 : -EEXIST;
 }
 
@@ -76,6 +74,7 @@ static uint32_t group_new(struct ms_scheduler *s, const struct ms_generate_event
         .hint = e->hint,
         .turn = e->turn,
         .has_sibling = e->keep,
+        .has_surplus = e->surplus > 0,
         .state = MS_GROUP_HELD,
         .deadline_ns = e->deadline_ns > 0 ? e->deadline_ns : MS_NEVER,
         .order = (int64_t)s->order++,
@@ -109,8 +108,6 @@ add_requests(struct ms_scheduler *s, uint32_t group, const struct ms_generate_ev
         q->seq = (uint16_t)(k - 1);
         q->prompt = e->prompt;
         q->max_new = e->max_new;
-        q->generated = e->tokens;
-        q->oldest = e->attempt;
         q->replica = e->replica;
         q->next = g->first;
         g->first = i;
@@ -230,7 +227,42 @@ int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e)
     return 0;
 }
 
+int ms_group_behind(struct ms_scheduler *s, const struct ms_generate_event *e)
+{
+    uint32_t i = ms_request_find(s, e->id);
+    struct ms_gen_request *q = i == MS_NONE ? NULL : &s->requests[i];
+
+    if (!q)
+        return -ENOENT;
+    if (q->state != MS_REQUEST_HELD || e->tokens == 0 || e->tokens >= q->max_new)
+        return -EINVAL;
+    q->generated = e->tokens;
+    q->oldest = e->version;
+    return 0;
+}
+
 /* ---- admission --------------------------------------------------------------------- */
+
+/* Of its surplus no more than is allowed now: the last ones are not begun. */
+static void cut_surplus(struct ms_scheduler *s, struct ms_gen_group *g)
+{
+    uint32_t surplus = g->pending - g->wanted;
+    uint32_t begin = g->wanted + (uint32_t)(surplus * s->surplus_share + 0.5);
+
+    for (uint32_t i = g->first; i != MS_NONE; i = s->requests[i].next) {
+        struct ms_gen_request *q = &s->requests[i];
+
+        if (q->state != MS_REQUEST_HELD)
+            continue; /* cancelled before */
+        if (begin > 0) {
+            begin--;
+            continue;
+        }
+        q->state = MS_REQUEST_DONE;
+        q->ends = 1;
+        g->pending--;
+    }
+}
 
 static void admit(struct ms_scheduler *s, uint32_t i)
 {
@@ -242,11 +274,13 @@ static void admit(struct ms_scheduler *s, uint32_t i)
     ms_staleness_submit(&s->admission);
     ms_group_guess(s, i);
     look_ahead(s, i);
+    if (g->has_surplus)
+        cut_surplus(s, g);
     for (uint32_t q = g->first; q != MS_NONE; q = s->requests[q].next) {
         if (s->requests[q].state != MS_REQUEST_HELD)
             continue; /* cancelled before */
-        s->requests[q].is_probe =
-            q == g->first && g->unknown && g->hint == 0 && !g->has_sibling;
+        s->requests[q].is_probe = q == g->first && s->requests[q].generated == 0 &&
+                                  g->unknown && g->hint == 0 && !g->has_sibling;
         s->stats.live++;
         ms_request_queue(s, q);
     }
@@ -373,6 +407,8 @@ void ms_group_drop(struct ms_scheduler *s, uint32_t i, uint8_t why)
     end_requests(s, i, why);
     s->stats.dropped++;
     s->stats.failed += ms_generate_is_failure(why);
+    s->stats.stale += why == MS_WHY_STALE;
+    s->stats.filtered += why == MS_WHY_FILTERED;
     d = ms_decide(s, MS_DROP);
     d->group = g->id;
     d->why = why;

@@ -154,6 +154,19 @@ static uint32_t place_warm(struct ms_scheduler *s,
     return fewest != MS_NOWHERE && is_better(s, q, fewest) ? fewest : q->replica;
 }
 
+/* The next part of a divided answer: where its cache is, if there is room, unless it is worth
+ * a new prefill elsewhere. */
+static uint32_t place_chunk(const struct ms_scheduler *s,
+                            const struct ms_gen_request *q,
+                            uint64_t kv,
+                            uint32_t fewest)
+{
+    if (fewest == MS_NOWHERE || fewest == q->replica ||
+        !ms_replica_has_room(&s->replicas[q->replica], kv))
+        return fewest;
+    return is_better(s, q, fewest) ? fewest : q->replica;
+}
+
 /* Rather than wait for its turn on the warm one, behind those that are parked before it? */
 static uint32_t unpark(struct ms_scheduler *s, const struct ms_gen_request *q)
 {
@@ -176,6 +189,8 @@ static uint32_t place_auto(struct ms_scheduler *s, const struct ms_gen_request *
     fewest = ms_place_fewest(s, kv);
     if (ms_request_is_warm(s, q))
         return place_warm(s, q, kv, fewest);
+    if (ms_request_is_divided(q))
+        return place_chunk(s, q, kv, fewest);
     return fewest;
 }
 

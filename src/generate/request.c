@@ -6,6 +6,7 @@
 
 #define FAILED_ON_MAX 2 /* replicas remembered; the next one makes three */
 #define COUNTED_MAX   15
+#define LAST_CHANCE   (-1e20F) /* rank: before all others */
 #define CLEARED_BY    32 /* tokens after a loss: it was another that ended the replica */
 #define LOSSES_MAX                                                                     \
     12 /* whatever tokens come between: one that ends each replica late */
@@ -58,6 +59,10 @@ void ms_request_free(struct ms_scheduler *s, uint32_t i)
 
 static void rank(struct ms_scheduler *s, struct ms_gen_request *q)
 {
+    if (ms_request_is_last_chance(s, q)) {
+        q->rank = LAST_CHANCE;
+        return;
+    }
     q->rank = s->o.policy->rank ? s->o.policy->rank(s, q) : 0;
     if (s->o.ageing > 0) /* all age alike, so the time of arrival says it all */
         q->rank += (float)(s->o.ageing * (double)q->since_ns / 1e9);
@@ -173,6 +178,8 @@ static uint8_t placed_by(const struct ms_scheduler *s,
                          uint32_t replica)
 {
     if (q->replica == replica && ms_request_is_warm(s, q))
+        return MS_PLACED_WARM;
+    if (q->replica == replica && ms_request_is_divided(q))
         return MS_PLACED_WARM;
     return q->target == replica ? MS_PLACED_PLANNED : MS_PLACED_LOAD;
 }
@@ -361,6 +368,7 @@ void ms_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why)
         /* fallthrough */
     case MS_REQUEST_HELD:
         q->state = MS_REQUEST_DONE;
+        q->ends = 1;
         s->groups[q->group].pending--;
         break;
     case MS_REQUEST_RUNNING:

@@ -15,6 +15,7 @@
 #define POISON_REPLICAS 3
 #define PRIME           (UINT64_C(1) << 32)
 #define PREFILL_NS      20000.0
+#define BIAS_MAX        0.05
 #define SLICE_NS        ((int64_t)MS_CHOOSE_TICK_NS) /* as in the simulation of the choice */
 #define SEED            UINT64_C(0x9E3779B97F4A7C15)
 
@@ -39,6 +40,8 @@ struct ms_scheduler *ms_scheduler_create(const struct ms_scheduler_options *o,
     s->o.probe_ns = o->probe_ns ? o->probe_ns : PROBE_NS;
     s->o.poison_replicas = o->poison_replicas ? o->poison_replicas : POISON_REPLICAS;
     s->o.prefill_ns = o->prefill_ns > 0 ? o->prefill_ns : PREFILL_NS;
+    s->o.bias_max = o->bias_max > 0 ? o->bias_max : BIAS_MAX;
+    s->surplus_share = 1;
     s->lengths = lengths;
     s->seed = o->seed ? o->seed : SEED;
     s->free_request = s->free_group = MS_NONE;
@@ -369,6 +372,7 @@ static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
     [MS_TAKE] = ms_deliver_take,
     [MS_WAITING] = ms_report_take,
     [MS_FELL_BACK] = ms_report_fell_back,
+    [MS_BEHIND] = ms_group_behind,
 };
 
 /* What moves is decided when nothing waits: a queue keeps replicas full by itself. */
@@ -403,7 +407,7 @@ int ms_scheduler_step(struct ms_scheduler *s,
     rc = takes[e->what](s, e);
     if (rc < 0)
         return rc;
-    if (e->what != MS_SUBMIT)
+    if (e->what != MS_SUBMIT && e->what != MS_BEHIND)
         decide_all(s);
     if (s->stats.live == 0)
         ms_choice_ended(s);

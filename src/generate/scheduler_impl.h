@@ -5,7 +5,8 @@
  *   request.c    one request: queued, sent, aborted, over
  *   group.c      groups: submitted, finished, failed, cancelled
  *   deliver.c    batches, staleness, verdicts
- *   replica.c    replicas: up, down, silent, drained
+ *   replica.c    replicas: up, down, drained, measured
+ *   silence.c    who was not heard of for too long
  *   weights.c    new weights, as a barrier or one replica after the other
  *   report.c     what engines report
  *   policy.c     order and place; choose.c, tail.c: what they are chosen by
@@ -66,6 +67,7 @@ void ms_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why);
 /* ---- group.c ----------------------------------------------------------------------- */
 
 int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e);
+int ms_group_behind(struct ms_scheduler *s, const struct ms_generate_event *e);
 uint32_t ms_group_find(const struct ms_scheduler *s, uint64_t id); /* or MS_NONE */
 void ms_groups_admit(struct ms_scheduler *s);
 void ms_group_guess(struct ms_scheduler *s, uint32_t group);
@@ -94,6 +96,8 @@ void ms_bias_add(uint64_t *bins, uint32_t tokens);
 
 int ms_replica_up(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_replica_down(struct ms_scheduler *s, const struct ms_generate_event *e);
+/* It is gone: all that it had resumes elsewhere, from the tokens that were heard of. */
+void ms_replica_lose(struct ms_scheduler *s, uint32_t replica);
 int ms_replica_drain(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_replica_load(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_replica_alive(struct ms_scheduler *s, const struct ms_generate_event *e);
@@ -101,11 +105,17 @@ void ms_replica_abort_all(struct ms_scheduler *s, uint32_t replica, uint8_t why)
 /* Its last request has left. */
 void ms_replica_idle(struct ms_scheduler *s, uint32_t replica);
 void ms_replica_unpark_all(struct ms_scheduler *s, uint32_t replica);
-void ms_replicas_listen(struct ms_scheduler *s); /* at a tick: who is silent? */
-int64_t ms_replicas_wake_ns(const struct ms_scheduler *s);
 /* Of this epoch, or NULL. */
 struct ms_gen_replica *ms_replica_of(struct ms_scheduler *s,
                                      const struct ms_generate_event *e);
+
+/* ---- silence.c --------------------------------------------------------------------- */
+
+/* For so long it, or a request on it, may be silent. */
+int64_t ms_replica_silence_ns(const struct ms_scheduler *s,
+                              const struct ms_gen_replica *r);
+void ms_replicas_listen(struct ms_scheduler *s); /* at a tick: who is silent? */
+int64_t ms_replicas_wake_ns(const struct ms_scheduler *s);
 
 /* ---- weights.c --------------------------------------------------------------------- */
 

@@ -181,6 +181,13 @@ static void submit(struct world *w)
                  .deadline_ns =
                      roll(w, 4) ? 0 : w->now_ns + roll(w, 100) * 1000000000LL}),
         0);
+    if (roll(w, 4) == 0) /* it goes on behind what it has, if that is not all */
+        step(w,
+             &(struct ms_generate_event){
+                 .what = MS_BEHIND,
+                 .id = ms_scheduler_request(w->s, id, 0),
+                 .tokens = roll(w, 100),
+                 .version = w->version > 0 ? w->version - roll(w, 2) : 0});
 }
 
 static void replica_up(struct world *w)

@@ -36,8 +36,9 @@ struct ms_gen_request {
     uint16_t seq;
     uint8_t state;
     uint8_t failures : 4,
-        tries : 4;    /* replicas that failed it, and how often; 15: or more */
-    uint8_t ends : 1, /* ABORTING: and then it is not wanted any more */
+        tries : 4; /* replicas that failed it, and how often; 15: or more */
+    uint8_t
+        ends : 1, /* it is not wanted any more: ABORTING, or DONE without an answer */
         is_probe : 1, losses : 4; /* of its replica, in all */
     uint8_t why;                  /* ABORTING, or why it left its replica last */
     uint8_t suspect;              /* its replica went: so many tokens clear it */
@@ -69,6 +70,7 @@ struct ms_gen_group {
     uint8_t turn;                      /* of its session */
     uint8_t unknown;                   /* the turn has no history */
     uint8_t has_sibling;               /* another group of its key was under way */
+    uint8_t has_surplus; /* more requests were asked for than are wanted */
     struct ms_length_sums sums;
     struct ms_length_guess guess;
     float expected; /* tokens of a sample that has none yet, by the guess */
@@ -92,6 +94,7 @@ struct ms_gen_replica {
     uint32_t parked_first, parked_last, parked; /* the longest waiting first */
     uint64_t kv, kv_max;                        /* counted tokens; 0: no limit */
     int64_t heard_ns, probe_ns;
+    double step_ns; /* that its steps take of late; 0: not measured */
 };
 
 struct ms_gen_list {
@@ -171,6 +174,8 @@ struct ms_scheduler {
     char *scratch;            /* of the plan */
     size_t scratch_room;
     uint64_t bins_all[MS_BIAS_BINS], bins_out[MS_BIAS_BINS];
+    double
+        surplus_share; /* of what is asked for, that is begun: less while it biases */
     struct ms_scheduler_stats stats;
 };
 
@@ -210,6 +215,20 @@ static inline bool ms_request_is_warm(const struct ms_scheduler *s,
     return q->attempt == 0 && q->replica < s->replica_count &&
            s->replicas[q->replica].epoch == g->warm_epoch &&
            s->replicas[q->replica].version == g->warm_version;
+}
+
+/* It waits for the next part of a divided answer: its cache may still be at q->replica. */
+static inline bool ms_request_is_divided(const struct ms_gen_request *q)
+{
+    return q->attempt > 0 && q->why == MS_WHY_CHUNK;
+}
+
+/* With the next version it is too old: then what it has was for nothing. */
+static inline bool ms_request_is_last_chance(const struct ms_scheduler *s,
+                                             const struct ms_gen_request *q)
+{
+    return q->generated > 0 && q->oldest < s->version &&
+           (uint64_t)q->oldest + s->o.staleness_max <= s->version;
 }
 
 /* A seeded number, 0 to n - 1. */

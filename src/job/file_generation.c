@@ -74,6 +74,17 @@ static int check_failed(struct ms_yaml_at at, void *out, struct ms_error *err)
     return ms_yaml_fail(at, err, "'failed' must be raise or skip");
 }
 
+static int check_share(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    uint64_t milli = 0;
+    int rc = ms_yaml_to_milli(at, &milli, err);
+
+    (void)out;
+    if (rc < 0 || (milli > 0 && milli <= 1000))
+        return rc;
+    return ms_yaml_fail(at, err, "above 0 and at most 1 is wanted here");
+}
+
 /* The options of muster.generate.Scheduler that a file can say. */
 static const struct ms_yaml_field generation_fields[] = {
     {"slots", check_least_one, 0, false},
@@ -91,6 +102,7 @@ static const struct ms_yaml_field generation_fields[] = {
     {"rebalance", check_seconds, 0, false},
     {"session_ttl", check_seconds, 0, false},
     {"ageing", check_seconds, 0, false},
+    {"max_bias", check_share, 0, false},
     {"seed", check_amount, 0, false},
     {0},
 };

@@ -209,6 +209,7 @@ static const struct {
      "x.yaml:1:14: 'generation' has no key 'slot'; is 'slots' meant?"},
     {"generation: {slots: 0}", "x.yaml:1:21: more than 0 is wanted here"},
     {"generation: {silence: long}", "x.yaml:1:23: a number is wanted here"},
+    {"generation: {max_bias: 2}", "x.yaml:1:24: above 0 and at most 1 is wanted here"},
     {"generation: {policy: lifo}",
      "x.yaml:1:22: 'policy' must be auto, longest or fifo"},
     {"image: a", "x.yaml:1:8: images and volumes are for orchestrators that run"},

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -187,6 +188,7 @@ group_make(struct ms_rollout *r, const struct ms_rollout_submit *s, uint64_t key
     }
     g->out->wanted = s->samples;
     g->max_new = s->max_new_tokens;
+    g->keeps_surplus = s->keeps_surplus;
     for (uint32_t i = 0; i < count; i++) {
         g->requests[i].group = g;
         g->requests[i].sample = &g->out->samples[i];
@@ -228,16 +230,6 @@ static int check(const struct ms_rollout_submit *s, struct ms_error *err)
     return s->before ? check_before(s, err) : 0;
 }
 
-static uint32_t oldest_version(const struct ms_rollout_sample *before)
-{
-    uint32_t oldest = before->runs[0].version;
-
-    for (size_t i = 1; i < before->run_count; i++)
-        if (before->runs[i].version < oldest)
-            oldest = before->runs[i].version;
-    return oldest;
-}
-
 /* Samples of one prompt may come as groups of their own: the first one is the probe. */
 static bool has_sibling(const struct ms_rollout *r, uint64_t key, uint32_t turn)
 {
@@ -254,6 +246,22 @@ static void is_over(struct ms_rollout *r, struct group *g)
 {
     if (ms_map_find(&r->keys, g->out->key) == g)
         ms_map_remove(&r->keys, g->out->key);
+}
+
+/* Those of its samples that have tokens already. */
+static void go_behind(struct ms_rollout *r, const struct group *g)
+{
+    for (uint32_t i = 0; i < g->out->count; i++) {
+        const struct ms_rollout_sample *s = &g->out->samples[i];
+        const struct ms_generate_event e = {
+            .what = MS_BEHIND,
+            .id = ms_scheduler_request(r->core, g->out->id, i),
+            .tokens = (uint32_t)s->count,
+            .version = s->count > 0 ? ms_rollout_oldest_version(s) : 0};
+        int rc = s->count > 0 ? ms_rollout_step(r, &e) : 0;
+
+        assert(rc == 0); /* it was only just submitted, and has less than it may */
+    }
 }
 
 static int enter(struct ms_rollout *r,
@@ -274,18 +282,19 @@ static int enter(struct ms_rollout *r,
         .epoch = t->epoch,
         .version = t->weights,
         .turn = (uint8_t)(t->turn < UINT8_MAX ? t->turn : UINT8_MAX),
-        .tokens = s->before ? (uint32_t)s->before->count : 0,
-        .attempt = s->before ? oldest_version(s->before) : 0,
         .keep = has_sibling(r, t->key, t->turn),
         .deadline_ns = s->deadline_ns == MS_NEVER ? 0 : s->deadline_ns};
     int rc = ms_map_add(&r->groups, g->out->id, g);
 
-    if (rc == 0) {
-        rc = ms_rollout_step(r, &e);
-        if (rc < 0)
-            ms_map_remove(&r->groups, g->out->id);
+    if (rc < 0)
+        return rc;
+    rc = ms_rollout_step(r, &e);
+    if (rc < 0) {
+        ms_map_remove(&r->groups, g->out->id);
+        return rc;
     }
-    return rc;
+    go_behind(r, g);
+    return 0;
 }
 
 int ms_rollout_submit(struct ms_rollout *r,
@@ -305,6 +314,8 @@ int ms_rollout_submit(struct ms_rollout *r,
     if (rc < 0)
         return rc;
     g = group_make(r, s, turn.key);
+    if (g && !s->before && turn.turn == 0)
+        ms_rollout_partials_take(r, g);
     rc = g ? enter(r, g, s, &turn) : -ENOMEM;
     if (rc < 0) {
         if (g)
@@ -355,6 +366,7 @@ void ms_rollout_group_ready(struct ms_rollout *r, uint64_t id)
         return;
     is_over(r, g);
     ms_rollout_turn_over(r, g);
+    ms_rollout_partials_keep(r, g);
     g->state = r->has_filter ? GROUP_JUDGED : GROUP_READY;
     if (r->has_filter)
         ms_list_add_tail(&r->judged, &g->link);

@@ -27,6 +27,7 @@ void ms_rollout_stats(struct ms_rollout *r, struct ms_rollout_stats *out)
     *out = (struct ms_rollout_stats){.core = ms_scheduler_stats(r->core),
                                      .submitted = r->submitted,
                                      .sessions = ms_gen_sessions_count(r->sessions),
+                                     .partials = ms_partials_stats(r->partials),
                                      .version = r->version,
                                      .bias = ms_scheduler_bias(r->core),
                                      .correlation = ms_lengths_icc(r->lengths),

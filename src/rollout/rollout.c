@@ -260,6 +260,7 @@ static void free_all(struct ms_rollout *r)
     ms_scheduler_destroy(r->core);
     ms_lengths_destroy(r->lengths);
     ms_gen_sessions_destroy(r->sessions);
+    ms_partials_destroy(r->partials);
     pthread_cond_destroy(&r->has_news);
     pthread_mutex_destroy(&r->lock);
     free(r->replicas);
@@ -308,6 +309,8 @@ static void init(struct ms_rollout *r, const struct ms_rollout_options *o)
     r->lengths =
         ms_lengths_create(o->history_prompts ? o->history_prompts : HISTORY_PROMPTS);
     r->sessions = ms_gen_sessions_create(o->session_ttl_ns);
+    r->partials = ms_partials_create(MS_ROLLOUT_PARTIALS, ms_rollout_partial_release);
+    r->staleness_max = o->core.staleness_max;
     r->loop = ms_loop_create();
     r->inbox = ms_inbox_create();
 }
@@ -352,8 +355,8 @@ struct ms_rollout *ms_rollout_create(const struct ms_rollout_options *o,
         ms_error_set(err, -EINVAL, "a replica needs slots");
         goto fail;
     }
-    if (!r->engine || !r->lengths || !r->sessions || !r->loop || !r->inbox ||
-        !r->marks || (o->history && *o->history && !r->history)) {
+    if (!r->engine || !r->lengths || !r->sessions || !r->partials || !r->loop ||
+        !r->inbox || !r->marks || (o->history && *o->history && !r->history)) {
         ms_error_set(err, -ENOMEM, "no memory for a rollout");
         goto fail;
     }

@@ -36,6 +36,7 @@
 
 #include "base/error.h"
 #include "generate/explain.h"
+#include "generate/partials.h"
 #include "generate/scheduler.h"
 #include "generate/sessions.h"
 #include "muster/value.h"
@@ -54,6 +55,7 @@
 #define MS_ROLLOUT_FAILURE   512                  /* bytes of why a sample failed */
 #define MS_ROLLOUT_RID       33                   /* 32 hexadecimal digits */
 #define MS_ROLLOUT_LISTENERS 16
+#define MS_ROLLOUT_PARTIALS  (UINT64_C(1) << 24) /* tokens of surplus that are kept */
 #define MS_ROLLOUT_RESUMES   3 /* that fail in a row before a replica is given up */
 #define MS_ROLLOUT_NO_LIMIT  UINT32_MAX
 #define MS_ROLLOUT_FORKED    "a scheduler is of no use in a forked child"
@@ -133,6 +135,9 @@ struct ms_rollout_submit {
     const struct muster_value *prompt;
     const struct muster_value *sampling; /* a map or NULL */
     uint32_t samples, surplus;
+    /* What was begun as surplus is kept, and samples of the next group of this key, prompt and
+     * sampling go on behind it, while it is not too old. */
+    bool keeps_surplus;
     uint32_t prompt_tokens; /* 0: the length of a list, else of a text by 4 */
     uint32_t max_new_tokens;
     uint32_t hint;       /* expected tokens; 0: none */
@@ -275,6 +280,7 @@ struct ms_rollout_stats {
     struct ms_scheduler_stats core;
     uint64_t submitted;
     uint64_t sessions; /* that are open */
+    struct ms_partials_stats partials;
     uint32_t version;
     double bias, correlation;
     struct ms_rollout_saves saves;

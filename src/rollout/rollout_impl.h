@@ -9,6 +9,7 @@
  * groups.c    groups and their samples, until they are over
  * sessions.c  conversations: what their next turn begins with
  * batches.c   groups that are over are handed out
+ * partials.c  surplus that was begun, for the next group of its prompt
  * weights.c   updates of the weights
  * look.c      numbers, explanations, the timeline
  * history.c   the file of lengths
@@ -25,6 +26,7 @@
 #include "base/lock.h"
 #include "base/map.h"
 #include "dispatch/mesh.h"
+#include "generate/partials.h"
 #include "generate/policy.h"
 #include "io/loop.h"
 #include "rollout/rollout.h"
@@ -100,6 +102,7 @@ struct group {
     enum group_state state;
     uint64_t batch; /* LEASED: in this one */
     uint32_t max_new;
+    bool keeps_surplus;
     uint64_t session; /* whose turn it is, as long as it is under way; 0: of none */
     struct ms_rollout_group *out;
     struct request *requests; /* by seq */
@@ -121,6 +124,7 @@ struct ms_rollout {
     char *engine, *history;
     struct ms_lengths *lengths;
     struct ms_gen_sessions *sessions;
+    struct ms_partials *partials;
     struct ms_scheduler *core;
     uint64_t nonce;
     struct ms_map groups, requests, calls; /* by id, id, tag */
@@ -138,7 +142,7 @@ struct ms_rollout {
     struct ms_generate_event *events; /* that wait */
     size_t event_count, event_room;
     bool is_stepping, is_closing;
-    uint32_t version, first_version, epochs, refill;
+    uint32_t version, first_version, epochs, refill, staleness_max;
     struct ms_map versions; /* of workers that were drained, by uid: version + 1 */
     bool has_filter, is_updating, is_rolling, is_paused;
     bool update_done; /* the scheduler has said so */
@@ -265,6 +269,15 @@ int ms_rollout_turn_of(struct ms_rollout *r,
                        struct ms_gen_turn *out);
 /* Its samples are there, or it was dropped. */
 void ms_rollout_turn_over(struct ms_rollout *r, struct group *g);
+
+/* partials.c */
+uint32_t ms_rollout_oldest_version(const struct ms_rollout_sample *s); /* of a token */
+/* It has all that it wanted: what else it began is kept, if it was asked for. */
+void ms_rollout_partials_keep(struct ms_rollout *r, struct group *g);
+/* Samples of a new group begin with what is kept of its prompt. */
+void ms_rollout_partials_take(struct ms_rollout *r, struct group *g);
+void ms_rollout_partials_expire(struct ms_rollout *r); /* there is a new version */
+void ms_rollout_partial_release(void *what);
 
 /* batches.c */
 /* It is part of the batch that was begun last. */

@@ -136,6 +136,7 @@ void ms_rollout_weights_updated(struct ms_rollout *r, uint32_t version)
 {
     r->update_done = true;
     r->version = version;
+    ms_rollout_partials_expire(r);
     ms_rollout_later(
         r, (struct ms_generate_event){.what = MS_ADVANCE, .version = version});
     ms_rollout_news(r);

@@ -84,21 +84,19 @@ int64_t core_rollout_span_ns(double seconds)
 
 static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
 {
-    static const char *const names[] = {"engine",  "role",        "policy",
-                                        "seed",    "chunk",       "max_staleness",
-                                        "batch",   "filter",      "poison",
-                                        "silence", "probe",       "rebalance",
-                                        "ageing",  "history",     "history_prompts",
-                                        "version", "slots",       "kv_tokens",
-                                        "mesh",    "session_ttl", NULL};
+    static const char *const names[] = {
+        "engine", "role",        "policy",          "seed",    "chunk", "max_staleness",
+        "batch",  "filter",      "poison",          "silence", "probe", "rebalance",
+        "ageing", "history",     "history_prompts", "version", "slots", "kv_tokens",
+        "mesh",   "session_ttl", "max_bias",        NULL};
     MS_CLEANUP(core_unref) PyObject *none = PyTuple_New(0);
-    double silence, probe, rebalance, ageing, ttl;
+    double silence, probe, rebalance, ageing, ttl, bias;
     unsigned long long seed, prompts;
     int filter;
 
     if (!none || !PyArg_ParseTupleAndKeywords(none,
                                               kwargs,
-                                              "$sssKIIIpIddddzKIII(III)d",
+                                              "$sssKIIIpIddddzKIII(III)dd",
                                               CORE_NAMES(names),
                                               &o->engine,
                                               &o->role,
@@ -121,7 +119,8 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
                                               &o->tp,
                                               &o->cp,
                                               &o->pp,
-                                              &ttl))
+                                              &ttl,
+                                              &bias))
         return -1;
     o->core.seed = seed;
     o->core.filter = filter;
@@ -129,6 +128,7 @@ static int take_options(PyObject *kwargs, struct ms_rollout_options *o)
     o->core.probe_ns = core_rollout_span_ns(probe);
     o->core.rebalance_ns = core_rollout_span_ns(rebalance);
     o->core.ageing = ageing;
+    o->core.bias_max = bias;
     o->session_ttl_ns = core_rollout_span_ns(ttl);
     o->history_prompts = (size_t)prompts;
     return 0;

@@ -56,8 +56,9 @@ static int take_before(PyObject *given, struct ms_rollout_sample *s)
     return -1;
 }
 
-/* (key, prompt, sampling or None, samples, surplus, prompt_tokens, max_new_tokens, hint, session
- * or 0, seconds or None, what its sample has already or None): the group's id. */
+/* (key, prompt, sampling or None, samples, surplus, whether that is kept, prompt_tokens,
+ * max_new_tokens, hint, session or 0, seconds or None, what its sample has already or None): the
+ * group's id. */
 PyObject *core_rollout_submit(PyObject *self, PyObject *args)
 {
     struct ms_rollout *r = core_rollout_get(self);
@@ -69,16 +70,17 @@ PyObject *core_rollout_submit(PyObject *self, PyObject *args)
     struct ms_error err = {0};
     unsigned long long key, session;
     uint64_t group = 0;
-    int rc;
+    int rc, keeps_surplus;
 
     if (!r ||
         !PyArg_ParseTuple(args,
-                          "KOOIIIIIKOO",
+                          "KOOIIpIIIKOO",
                           &key,
                           &prompt_object,
                           &sampling_object,
                           &s.samples,
                           &s.surplus,
+                          &keeps_surplus,
                           &s.prompt_tokens,
                           &s.max_new_tokens,
                           &s.hint,
@@ -94,6 +96,7 @@ PyObject *core_rollout_submit(PyObject *self, PyObject *args)
     if (sampling_object != Py_None && !(sampling = value_of(sampling_object)))
         return NULL;
     s.before = before_object == Py_None ? NULL : &before;
+    s.keeps_surplus = keeps_surplus;
     s.key = key;
     s.prompt = prompt;
     s.sampling = sampling;

@@ -25,7 +25,7 @@ __all__ = ["PartialGPUManager", "RouterManager"]
 
 _OPTIONS = {
     *("slots", "kv_tokens", "policy", "history", "history_prompts", "chunk"),
-    *("silence", "probe", "poison", "rebalance", "ageing", "seed"),
+    *("silence", "probe", "poison", "rebalance", "ageing", "max_bias", "seed"),
 }
 _SLOTS = 128  # requests at once on each replica, unless router_args says otherwise
 
