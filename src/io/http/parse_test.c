@@ -362,28 +362,41 @@ static void test_taken_body(void **state)
     free(body);
 }
 
+static int setup_whole(void **state)
+{
+    (void)state;
+    streams = false;
+    return 0;
+}
+
+static int setup_streamed(void **state)
+{
+    (void)state;
+    streams = true;
+    return 0;
+}
+
+/* clang-format off */
+#define BOTH(test)                                                                        \
+    {#test "_whole", test, setup_whole, NULL, NULL},                                      \
+    {#test "_streamed", test, setup_streamed, NULL, NULL}
+/* clang-format on */
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_plain_request),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_pipelined),
-        cmocka_unit_test(test_keep_alive),
-        cmocka_unit_test(test_expect),
-        cmocka_unit_test(test_smuggling),
-        cmocka_unit_test(test_request_lines),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_a_long_target),
-        cmocka_unit_test(test_body_limit),
-        cmocka_unit_test(test_taken_body),
+        BOTH(test_a_plain_request),
+        BOTH(test_bodies),
+        BOTH(test_pipelined),
+        BOTH(test_keep_alive),
+        BOTH(test_expect),
+        BOTH(test_smuggling),
+        BOTH(test_request_lines),
+        BOTH(test_limits),
+        BOTH(test_a_long_target),
+        BOTH(test_body_limit),
+        BOTH(test_taken_body),
     };
 
-    for (int i = 0; i < 2; i++) {
-        int failed = cmocka_run_group_tests(tests, NULL, NULL);
-
-        if (failed)
-            return failed;
-        streams = true;
-    }
-    return 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
