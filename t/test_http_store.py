@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,17 @@ def test_a_full_store(tmp_path: Path) -> None:
             assert "kept/0 (HTTP) holds" in answer["message"]
             assert client.ask("GET", "/data/x")[2] == big(1)
             assert client.ask("GET", "/data/y")[0] == 404
+
+
+def put_and_get(client: DataClient, number: int) -> bool:
+    put(client, str(number), big(number, 3))
+    return bool(client.ask("GET", f"/data/{number}")[2] == big(number, 3))
+
+
+def test_more_at_once_than_fits(tmp_path: Path) -> None:
+    """Of many clients of many workers each has its turn."""
+    for _ in _started(store_limit="16MiB", spill=tmp_path):
+        with muster.Cluster("kept", Engine, world_size=4) as cluster:
+            clients = [DataClient(url) for url in cluster.http_urls]
+            with ThreadPoolExecutor(32) as threads:
+                assert all(threads.map(put_and_get, clients * 8, range(32)))

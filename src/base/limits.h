@@ -79,6 +79,8 @@
 #define MS_HTTP_PUT_MAX         ((uint64_t)1 << 40) /* bytes of a tensor that is PUT */
 #define MS_HTTP_PIECE_MIN       ((uint64_t)1536 << 10) /* of it in one object: as much as */
 #define MS_HTTP_PIECE_MAX       ((uint64_t)15 << 20) /* has arrived, between these */
+#define MS_HTTP_ROOM_NS         (60 * MS_NS_PER_S) /* until pieces of others are left */
+#define MS_HTTP_FULL_NS         (2 * MS_NS_PER_S)  /* a full store is asked again */
 #define MS_HTTP_TENSOR_LEASE_NS (6 * 3600 * MS_NS_PER_S) /* one that nobody asks for */
 
 /* Plain data */

@@ -77,8 +77,11 @@ static uint64_t text_size(const struct shard_text *t)
 
 static void leave_piece(struct shard_text *t)
 {
+    if (!t->reading)
+        return;
     ms_held_unref(t->reading);
     t->reading = NULL;
+    ms_http_store_leave(t->http->store);
 }
 
 static void next_part(struct shard_text *t)
@@ -109,14 +112,17 @@ static void on_brought(void *arg, struct ms_http_ask *a)
 
     t->ask = NULL;
     t->is_lost = a->err.code < 0;
-    t->reading = MS_TAKE(a->held);
+    if (!t->is_lost)
+        t->reading = MS_TAKE(a->held);
     ms_http_conn_go_on(t->conn);
 }
 
 /* False: its bytes are not here, but will be, unless it is_lost. */
 static bool read_piece(struct shard_text *t, const struct ms_http_piece *p)
 {
-    if (t->reading || t->is_lost || (t->reading = ms_held_read(p->held)))
+    if (!t->reading && !t->is_lost)
+        t->reading = ms_http_store_read(t->http->store, p->held);
+    if (t->reading || t->is_lost)
         return t->reading;
     t->ask = ms_http_ask_bring(t->http->store, p->held, on_brought, t);
     t->is_lost = !t->ask;

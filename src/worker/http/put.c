@@ -54,10 +54,19 @@ struct http_put {
     bool is_narrow;      /* what is in pieces is bfloat16 already */
 };
 
+static void drop_piece(struct http_put *put)
+{
+    if (!put->to)
+        return;
+    ms_held_unref(put->to);
+    put->to = NULL;
+    ms_http_store_leave(put->http->store);
+}
+
 static void put_free(struct http_put *put)
 {
     ms_http_ask_drop(put->ask);
-    ms_held_unref(put->to);
+    drop_piece(put);
     ms_http_pieces_finish(&put->pieces);
     ms_buf_finish(&put->kept);
     ms_buf_finish(&put->rest);
@@ -76,8 +85,7 @@ static void fail(struct http_put *put, int code, const char *why)
     if (put->err.code)
         return;
     ms_error_set(&put->err, code, "%s", why);
-    ms_held_unref(put->to);
-    put->to = NULL;
+    drop_piece(put);
     ms_http_pieces_finish(&put->pieces);
     ms_buf_finish(&put->kept);
 }
@@ -178,12 +186,16 @@ static void ask_piece(struct http_put *put)
 /* The piece that is being filled has all its bytes. */
 static void end_piece(struct http_put *put)
 {
-    struct ms_held *full = put->to;
+    int rc;
 
+    if (!put->to)
+        return;
+    rc = ms_http_pieces_add(&put->pieces, put->to, 0, put->filled);
     put->to = NULL;
-    if (full && ms_http_pieces_add(&put->pieces, full, 0, put->filled) < 0)
-        fail(put, -ENOMEM, "out of memory");
     put->filled = 0;
+    ms_http_store_leave(put->http->store);
+    if (rc < 0)
+        fail(put, -ENOMEM, "out of memory");
 }
 
 /* `len` more bytes were written to it. */

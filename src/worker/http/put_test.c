@@ -446,6 +446,81 @@ static void test_cut_anywhere(void **state)
     node_stop(&n);
 }
 
+struct client {
+    struct node node; /* with a connection of its own */
+    pthread_t thread;
+    unsigned number;
+};
+
+static void *put_and_get(void *arg)
+{
+    struct client *c = arg;
+    char id[16], *body = make_body(3 << 20, "uint8", 1, c->number);
+
+    snprintf(id, sizeof id, "%u", c->number);
+    put(&c->node, id, body, 200);
+    get(&c->node, id, body);
+    get(&c->node, id, body);
+    free(body);
+    return NULL;
+}
+
+/* More clients at once than pieces of theirs fit. */
+static void test_many_at_once(void **state)
+{
+    enum { CLIENTS = 32 };
+    struct client *all = calloc(CLIENTS, sizeof *all);
+    struct node n;
+
+    (void)state;
+    node_start(&n, 16 * MIB, true);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        all[i] = (struct client){.node = n, .number = i};
+        all[i].node.rig.fd = rig_connect_one(&n.rig);
+        assert_int_equal(pthread_create(&all[i].thread, NULL, put_and_get, &all[i]), 0);
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        pthread_join(all[i].thread, NULL);
+        close(all[i].node.rig.fd);
+    }
+    free(all);
+    node_stop(&n);
+}
+
+static void cut_soon(struct rig *rig, void *arg)
+{
+    rig->http->server.limits.send_ns = *(int64_t *)arg;
+}
+
+/* Readers who take nothing are cut, and until then others wait. */
+static void test_stuck_readers(void **state)
+{
+    enum { READERS = 12 };
+    char *big = make_body(24 << 20, "uint8", 1, 1);
+    char *body = make_body(3 << 20, "uint8", 1, 2);
+    int64_t soon_ns = 200 * MS_NS_PER_MS, before_ns = MS_HTTP_SEND_NS;
+    int readers[READERS];
+    struct node n;
+
+    (void)state;
+    node_start(&n, 16 * MIB, true);
+    put(&n, "big", big, 200);
+    on_loop(&n.rig, cut_soon, &soon_ns);
+    for (int i = 0; i < READERS; i++) {
+        readers[i] = rig_connect_one(&n.rig);
+        send_head(readers[i], "GET /data/big", 0);
+    }
+    put(&n, "x", body, 200);
+    on_loop(&n.rig, cut_soon, &before_ns);
+    get(&n, "x", body);
+    get(&n, "big", big);
+    for (int i = 0; i < READERS; i++)
+        close(readers[i]);
+    free(body);
+    free(big);
+    node_stop(&n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +533,8 @@ int main(void)
         cmocka_unit_test(test_no_store),
         cmocka_unit_test(test_many_small),
         cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_stuck_readers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,10 @@
  *
  * The bytes of a tensor are in pieces, so that memory grows with what has arrived, and a
  * tensor may be larger than the memory of the store. Pieces rest: what nobody reads may be spilled.
+ *
+ * One that is filled or read is busy, and cannot be spilled. While many are (a quarter of
+ * the store) a request for another one waits until some are left, so that room can be made for
+ * it, however many clients there are.
  */
 #ifndef MS_WORKER_HTTP_STORE_H
 #define MS_WORKER_HTTP_STORE_H
@@ -61,6 +65,9 @@ int ms_http_store_hold(struct ms_http_store *s,
 struct ms_http_ask {
     struct ms_work_job job;
     struct ms_http_store *store;
+    bool is_piece;     /* a piece is wanted that will be busy */
+    bool is_waiting;   /* for others to be left, */
+    int64_t expiry_ns; /* until then */
     int (*run)(struct ms_http_ask *a, struct ms_store_client *c);
     void (*on_done)(void *arg, struct ms_http_ask *a); /* NULL: nobody waits any more */
     void *arg;
@@ -72,8 +79,8 @@ struct ms_http_ask {
 };
 
 /* The answer comes once, on the loop, unless it is dropped; NULL: out of memory.
- *   make    a new object of up to `len` bytes, a multiple of MS_HTTP_PIECE_UNIT: a->held
- *   bring   the bytes of one that rests: a->held reads
+ *   make    a new object of up to `len` bytes, a multiple of MS_HTTP_PIECE_UNIT: a->held is busy
+ *   bring   the bytes of one that rests: a->held reads, and is busy
  *   narrow  pieces of float32, which are taken, as bfloat16: a->pieces */
 struct ms_http_ask *ms_http_ask_make(struct ms_http_store *s,
                                      uint64_t len,
@@ -89,5 +96,9 @@ struct ms_http_ask *ms_http_ask_narrow(struct ms_http_store *s,
                                                        struct ms_http_ask *a),
                                        void *arg);
 void ms_http_ask_drop(struct ms_http_ask *a);
+/* One that rests, if its bytes are here: it reads, and is busy. NULL: it is to be brought. */
+struct ms_held *ms_http_store_read(struct ms_http_store *s, struct ms_held *held);
+/* One is not busy any more: after its reference went. */
+void ms_http_store_leave(struct ms_http_store *s);
 
 #endif
