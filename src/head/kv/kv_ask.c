@@ -81,9 +81,9 @@ int ms_head_kv_put_run(struct ms_head_op *op)
         rc = ms_kv_put(&h->kv.store, &put, &op->error);
     if (rc < 0)
         return rc;
-    answer_done(op, rc > 0);
     if (rc > 0)
-        ms_head_kv_changed(h);
+        ms_head_kv_changed(h); /* it is kept before it is answered */
+    answer_done(op, rc > 0);
     return 0;
 }
 
@@ -92,9 +92,9 @@ int ms_head_kv_delete_run(struct ms_head_op *op)
     struct ms_head *h = op->head;
     bool done = ms_kv_delete(&h->kv.store, op->request->kv_delete->key) > 0;
 
-    answer_done(op, done);
     if (done)
         ms_head_kv_changed(h);
+    answer_done(op, done);
     return 0;
 }
 
@@ -107,8 +107,8 @@ int ms_head_kv_add_run(struct ms_head_op *op)
 
     if (rc < 0)
         return rc;
-    ms_head_op_succeed_copy(op, &m.base);
     ms_head_kv_changed(op->head);
+    ms_head_op_succeed_copy(op, &m.base);
     return 0;
 }
 
@@ -127,10 +127,10 @@ int ms_head_kv_compare_set_run(struct ms_head_op *op)
 
     if (rc < 0)
         return rc;
-    entry_message(&m, ms_kv_find(kv, asked->key));
-    ms_head_op_succeed_copy(op, &m.base);
     if (rc > 0)
         ms_head_kv_changed(op->head);
+    entry_message(&m, ms_kv_find(kv, asked->key));
+    ms_head_op_succeed_copy(op, &m.base);
     return 0;
 }
 
