@@ -155,7 +155,7 @@ int ms_change_plan_restart(struct ms_change_plan *p,
         .grace_ns = ns_of(w->grace_ns),
         .step_timeout_ns = ns_of(w->step_timeout_ns),
         .why = w->end_only ? "it was ended, and nothing takes its place"
-                           : "it was ended by a restart: another one takes its place"};
+                           : "it was ended by a restart"};
     add(p, MS_ACT_END);
     if (!w->end_only) {
         add(p, MS_ACT_PLACE);

@@ -29,6 +29,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "cluster/registry.h"
+#include "head/drivers/driver.h"
 #include "head/head.h"
 #include "head/kv/kv_ask.h"
 #include "head/nodes/orphan.h"
@@ -93,7 +94,9 @@ struct ms_head {
     struct ms_orphans orphans;
 
     /* drivers/ */
-    struct ms_map drivers;    /* id -> ms_driver */
+    struct ms_map drivers;                                   /* id -> ms_driver */
+    struct ms_driver_given_up given_up[MS_DRIVERS_GIVEN_UP]; /* a ring */
+    unsigned given_up_next;
     struct ms_uplink *uplink; /* NULL: we are a head ourselves */
 
     /* clusters/ */

@@ -99,6 +99,24 @@ struct ms_head_op *ops_find_cluster(struct ms_head *h, const char *name)
     return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_FIND, &find);
 }
 
+struct ms_head_op *ops_ask_death(struct ms_head *h, uint64_t uid)
+{
+    Muster__AskDeath m = MUSTER__ASK_DEATH__INIT;
+
+    m.uid = uid;
+    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, &m);
+}
+
+void ops_expect_death(struct ms_head_op *op, const char *in_detail)
+{
+    const Muster__Exit *exit = ((const Muster__WorkerExited *)ops_message(op))->exit;
+
+    assert_int_equal(exit->code, -1);
+    if (!strstr(exit->detail, in_detail))
+        fail_msg("'%s' is not in '%s'", in_detail, exit->detail);
+    ms_head_op_unref(op);
+}
+
 struct ms_head_op *ops_add_step(struct ms_head *h,
                                 const char *cluster,
                                 Muster__Step *step,

@@ -45,6 +45,9 @@ ops_hold_port(struct ms_head *h, const char *node, const char *owner);
 struct ms_head_op *ops_drop_port(struct ms_head *h, const char *owner);
 struct ms_head_op *ops_prepare(struct ms_head *h, Muster__ZygoteKey *key);
 struct ms_head_op *ops_find_cluster(struct ms_head *h, const char *name);
+struct ms_head_op *ops_ask_death(struct ms_head *h, uint64_t uid);
+/* Wait: how the worker ended nobody can say, for this reason; and give it up. */
+void ops_expect_death(struct ms_head_op *op, const char *in_detail);
 struct ms_head_op *ops_add_step(struct ms_head *h,
                                 const char *cluster,
                                 Muster__Step *step,

@@ -1,6 +1,7 @@
 /* cluster.c - destroying clusters, and what happens to their workers */
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/ports.h"
@@ -230,13 +231,15 @@ int ms_head_destroy_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     const char *name = op->request->destroy->name;
+    struct ms_cluster *c;
     int rc = ms_name_check(name, "cluster", &op->error);
 
     if (rc < 0)
         return rc;
-    op->cluster = ms_registry_find(&h->registry, name);
-    if (op->cluster && !is_meant(op, op->cluster))
-        op->cluster = NULL;
+    c = ms_registry_find(&h->registry, name);
+    if ((!c || c->unknown) && ms_head_wait_for_nodes(op))
+        return 0;
+    op->cluster = c && is_meant(op, c) ? c : NULL;
     if (!op->cluster && ms_head_give_up_waiting(h, name, op->driver)) {
         ms_head_op_succeed(op, NULL);
         return 0;
@@ -252,6 +255,32 @@ int ms_head_destroy_run(struct ms_head_op *op)
     else
         begin_destroy(op);
     return 0;
+}
+
+/* Also if it could not be. */
+static void on_ended(struct ms_head_op *op, void *arg)
+{
+    (void)op;
+    ms_place_kick(arg);
+}
+
+void ms_head_end_cluster(struct ms_head *h, const struct ms_cluster *c)
+{
+    Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op = ms_head_op_create(h);
+
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
+    m.destroy = &destroy;
+    destroy.name = ms_field_text(c->name);
+    if (op && (op->request = (Muster__DriverToHead *)ms_proto_copy(&m.base))) {
+        op->on_done = on_ended;
+        op->done_arg = h;
+        ms_head_op_run(op);
+    } else if (op) {
+        ms_head_op_end(op, -ENOMEM);
+    }
+    ms_head_op_unref(op);
 }
 
 /* That has not begun. */

@@ -18,6 +18,9 @@ bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c);
 /* It is not busy any more: end it if that was asked for meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 
+/* End it by force, on behalf of the head; creations that wait look again behind it. */
+void ms_head_end_cluster(struct ms_head *h, const struct ms_cluster *c);
+
 /* ---- create.c ---------------------------------------------------------------------- */
 
 /* One of this name that waits for room is not wanted any more; true: there was one of this

@@ -268,6 +268,35 @@ static int check(struct ms_head_op *op)
                             : ms_driver_print_owner(op->head, c, owner, sizeof owner));
 }
 
+/* What another process of the head has made of it for this driver ends first. True: it does,
+ * and the creation waits for that, before those that wait for room. */
+static bool wait_for_former(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    Muster__CreateCluster *m = op->request->create;
+    struct ms_cluster *c =
+        m->again && m->spec ? ms_registry_find(&h->registry, m->spec->name) : NULL;
+
+    if (c && !op->data && c->driver == ms_driver_id(op->driver)) {
+        op->data = op; /* that has begun */
+        ms_head_end_cluster(h, c);
+        c = ms_registry_find(&h->registry, m->spec->name);
+    }
+    if (!c || !op->data || !ms_head_is_to_end(h, c)) {
+        op->data = NULL;
+        m->again = false;
+        ms_list_remove(&op->wait_link);
+        return false;
+    }
+    ms_error_set(&op->error,
+                 -EEXIST,
+                 "what there is of cluster '%s' since an earlier head ends first",
+                 c->name);
+    if (ms_list_is_empty(&op->wait_link))
+        ms_list_add_head(&h->creating, &op->wait_link);
+    return true;
+}
+
 static int try_place(struct ms_head_op *op)
 {
     Muster__ClusterPlaced *placed = NULL;
@@ -275,6 +304,8 @@ static int try_place(struct ms_head_op *op)
 
     op->error.code = 0;
     op->table.len = 0;
+    if (op->request->create->again && wait_for_former(op))
+        return 0;
     rc = check(op);
     if (rc == 0)
         rc = place(op, &placed);

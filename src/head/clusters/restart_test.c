@@ -133,6 +133,7 @@ static void test_one_rank(void **state)
     assert_steps(b, now[1].uid, "load=7b tune=lora");
     assert_steps(a, now[0].uid, "load=7b");
     assert_int_equal(successor(driver, before[1].uid), now[1].uid);
+    ops_expect_death(ops_ask_death(driver, before[1].uid), "another one has its place");
     assert_int_equal(test_agent_living(a) + test_agent_living(b), 2);
     assert_int_equal(test_agent_ports(a), 1); /* as before */
     events_wait_exits(&seen, 1);

@@ -75,24 +75,6 @@ static void test_a_driver_that_does_not_come_back(void **state)
     test_agent_wait_living(b, 0);
 }
 
-static struct ms_head_op *ask_death(struct ms_head *h, uint64_t uid)
-{
-    Muster__AskDeath m = MUSTER__ASK_DEATH__INIT;
-
-    m.uid = uid;
-    return ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, &m);
-}
-
-static void expect_death(struct ms_head_op *op, const char *in_detail)
-{
-    const Muster__Exit *exit = ((const Muster__WorkerExited *)ops_message(op))->exit;
-
-    assert_int_equal(exit->code, -1);
-    if (!strstr(exit->detail, in_detail))
-        fail_msg("'%s' is not in '%s'", in_detail, exit->detail);
-    ms_head_op_unref(op);
-}
-
 static uint64_t create_on_b(struct ms_head *h)
 {
     struct ms_head_op *op;
@@ -128,13 +110,71 @@ static void test_a_death_that_no_head_has_heard_of(void **state)
         serve_begin(serve_address);
         assert_true(test_agent_come_back(a, serve_address));
     }
-    lost = ask_death(h, uids[1]);
-    all_lost = ask_death(h, gone);
-    none = ask_death(h, 12345);
-    expect_death(lost, "nobody has reported it");
-    expect_death(all_lost, "nobody has reported it");
-    expect_death(none, "knows nothing of it");
-    expect_death(ask_death(h, 12345), "knows nothing of it"); /* at once */
+    lost = ops_ask_death(h, uids[1]);
+    all_lost = ops_ask_death(h, gone);
+    none = ops_ask_death(h, 12345);
+    ops_expect_death(lost, "nobody has reported it");
+    ops_expect_death(all_lost, "nobody has reported it");
+    ops_expect_death(none, "knows nothing of it");
+    ops_expect_death(ops_ask_death(h, 12345), "knows nothing of it"); /* at once */
+    ms_head_stop(h, 0);
+}
+
+/* A head is killed while it makes a cluster: the next one ends what there is of it first. */
+static void test_a_creation_that_the_head_before_has_begun(void **state)
+{
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_events s;
+    struct ms_head_op *op;
+    struct ms_head *h;
+    struct spec what;
+
+    (void)state;
+    events_init(&s);
+    h = serve_join(&s);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
+    serve_spec(&what, "new");
+    spec_add_step(&what, "load", "7b");
+    op = spec_create(h, &what);
+    test_agent_wait_runs(a, 1);
+    test_agent_wait_runs(b, 1);
+    ms_head_crash(serve_head);
+    test_agent_set_mode(b, TEST_AGENT_HONEST);
+    serve_begin(serve_address);
+    assert_true(test_agent_come_back(a, serve_address));
+    assert_true(test_agent_come_back(b, serve_address));
+    ops_expect(op, 0, NULL);
+    assert_int_equal(serve_count(), 1);
+    assert_int_equal(test_agent_living(a), 1);
+    assert_int_equal(test_agent_living(b), 1);
+    assert_int_equal(test_agent_started(a), 2);
+    ms_head_stop(h, 0);
+    test_agent_wait_living(a, 0);
+    test_agent_wait_living(b, 0);
+}
+
+/* Also of clusters that agents have not reported yet. */
+static void test_a_destroy_that_comes_before_the_nodes(void **state)
+{
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_events s;
+    struct ms_head_op *op;
+    struct ms_head *h;
+    uint64_t uids[2];
+
+    (void)state;
+    events_init(&s);
+    h = serve_join(&s);
+    serve_create(h, "actor", false, uids);
+    ms_head_crash(serve_head);
+    serve_begin(serve_address);
+    op = ops_destroy(h, "actor", 0);
+    assert_true(test_agent_come_back(a, serve_address));
+    assert_true(test_agent_come_back(b, serve_address));
+    ops_expect(op, 0, NULL);
+    test_agent_wait_living(a, 0);
+    test_agent_wait_living(b, 0);
+    assert_int_equal(serve_count(), 0);
     ms_head_stop(h, 0);
 }
 
@@ -236,6 +276,63 @@ static void test_a_drivers_link_breaks_and_heals(void **state)
     proxy_stop(&p);
 }
 
+static int64_t kv_number(struct ms_head *h)
+{
+    Muster__KvAdd m = MUSTER__KV_ADD__INIT;
+    char key[] = "count";
+    struct ms_head_op *op;
+    int64_t value;
+
+    m.key = key;
+    op = ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_KV_ADD, &m);
+    value = ((const Muster__KvNumber *)ops_message(op))->value;
+    ms_head_op_unref(op);
+    return value;
+}
+
+static size_t drivers(void)
+{
+    struct ms_head_op *op;
+    size_t n = ops_status(serve_head, &op)->n_drivers;
+
+    ms_head_op_unref(op);
+    return n;
+}
+
+/* It was given up when it comes back: a change whose answer was lost is not made again. */
+static void test_a_driver_that_comes_back_too_late(void **state)
+{
+    struct proxy p;
+    struct test_events s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    Muster__KvAdd add = MUSTER__KV_ADD__INIT;
+    char key[] = "count";
+
+    (void)state;
+    serve_agent("a");
+    serve_agent("b");
+    break_point(&p);
+    events_init(&s);
+    h = serve_join_at(&s, p.address);
+    proxy_hold(&p, true);
+    add.key = key;
+    add.amount = 1;
+    op = ops_request(h, MUSTER__DRIVER_TO_HEAD__BODY_KV_ADD, &add);
+    while (kv_number(serve_head) == 0)
+        ;
+    proxy_cut(&p);
+    proxy_reset(&p);
+    while (drivers() > 0)
+        ;
+    proxy_hold(&p, false);
+    proxy_heal(&p, true);
+    ops_expect(op, -ESTALE, "may have been done");
+    assert_int_equal(kv_number(h), 1);
+    ms_head_stop(h, 0);
+    proxy_stop(&p);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, serve_setup, serve_teardown)
 #define HASTY_TEST(name)                                                               \
     cmocka_unit_test_setup_teardown(name, serve_setup_hasty, serve_teardown)
@@ -246,9 +343,12 @@ int main(void)
         TEST(test_a_head_that_was_started_again),
         HASTY_TEST(test_a_driver_that_does_not_come_back),
         HASTY_TEST(test_a_death_that_no_head_has_heard_of),
+        TEST(test_a_creation_that_the_head_before_has_begun),
+        TEST(test_a_destroy_that_comes_before_the_nodes),
         TEST(test_an_agents_link_breaks_and_heals),
         HASTY_TEST(test_an_agents_link_breaks_for_good),
         TEST(test_a_drivers_link_breaks_and_heals),
+        HASTY_TEST(test_a_driver_that_comes_back_too_late),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,8 +79,28 @@ const char *ms_driver_print_owner(const struct ms_head *h,
 
 /* ---- life ------------------------------------------------------------------------ */
 
+uint64_t ms_driver_given_up(const struct ms_head *h, uint64_t id)
+{
+    uint64_t newest = 0;
+
+    for (size_t i = 0; i < MS_DRIVERS_GIVEN_UP; i++)
+        if (h->given_up[i].id == id && h->given_up[i].newest > newest)
+            newest = h->given_up[i].newest;
+    return newest;
+}
+
+static void remember(const struct ms_driver *d)
+{
+    struct ms_head *h = d->head;
+
+    h->given_up[h->given_up_next++ % MS_DRIVERS_GIVEN_UP] =
+        (struct ms_driver_given_up){d->id, d->replies.newest};
+}
+
 void ms_driver_destroy(struct ms_driver *d)
 {
+    if (d->is_silent)
+        remember(d);
     ms_map_remove(&d->head->drivers, d->id);
     ms_timer_finish(&d->grace);
     ms_link_destroy(d->wire);
@@ -117,6 +137,7 @@ static void on_grace(void *arg)
         ms_driver_destroy(d);
         return;
     }
+    d->is_silent = true;
     snprintf(why,
              sizeof why,
              "it was silent for %.3g s",

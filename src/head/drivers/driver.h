@@ -11,7 +11,8 @@
  * ENDING its clusters are being destroyed; the record stays until they are.
  *
  * Requests are carried out once and answered once, also if its link breaks meanwhile
- * (wire/link/requests.h).
+ * (wire/link/requests.h). One that was given up and comes back all the same has a new record;
+ * changes that it asked for before are refused then, for they may have been carried out.
  *
  * A worker that asks its head for something is a driver that makes no clusters: its link
  * tells who it is (DriverHello.worker). A tool is one that only asks, as a command does
@@ -53,15 +54,23 @@ struct ms_driver {
     bool suspect;
     struct ms_link *wire;
     Muster__DriverHello *hello; /* NULL while EXPECTED */
-    struct ms_replies replies;  /* to its requests */
-    unsigned running;           /* operations of it that have not completed */
+    struct ms_replies replies;  /* to its requests, */
+    uint64_t given_up; /* those up to here an earlier record of it may have had */
+    unsigned running;  /* operations of it that have not completed */
     struct ms_timer grace;
+    bool is_silent;   /* given up for that: it may come back when this record is gone */
     uint64_t goodbye; /* the request to be answered when its clusters are gone */
     bool over;        /* all of it is gone; only the link is left */
     uint64_t lines_dropped;
 };
 
-enum { MS_OWNER_TEXT_MAX = 256 };
+enum { MS_OWNER_TEXT_MAX = 256, MS_DRIVERS_GIVEN_UP = 256 };
+
+/* One that was given up because it was silent, and the number of its newest request: what it
+ * asks again up to that one may have been carried out. The newest of them are remembered. */
+struct ms_driver_given_up {
+    uint64_t id, newest;
+};
 
 /* 0 for NULL. */
 uint64_t ms_driver_id(const struct ms_driver *d);

@@ -12,6 +12,8 @@
 /* EXPECTED, in head->drivers; NULL: out of memory. */
 struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id);
 void ms_driver_destroy(struct ms_driver *d);
+/* The number of its newest request, if it was given up before; 0: it was not. */
+uint64_t ms_driver_given_up(const struct ms_head *h, uint64_t id);
 /* Its clusters end, and then its record. `why`: one clause, for people. */
 void ms_driver_end(struct ms_driver *d, int64_t grace_ns, const char *why);
 /* Tell on_driver that it has come (NULL), or why it has gone. */

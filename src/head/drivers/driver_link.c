@@ -92,12 +92,31 @@ static void begin(struct ms_driver *d, Muster__DriverToHead *m)
     ms_head_op_unref(op);
 }
 
+static void refuse_given_up(struct ms_driver *d, uint64_t request)
+{
+    struct ms_error why = {0};
+
+    ms_error_set(
+        &why,
+        -ESTALE,
+        "this driver was silent for more than %.3g s and was given up; what it "
+        "had asked before may have been done: look before you ask again",
+        (double)d->head->link_grace_ns / (double)MS_NS_PER_S);
+    refuse(d, request, why.code, why.text);
+}
+
 /* A request: carried out if it is new, answered again if it was. */
 static void take(struct ms_driver *d, Muster__DriverToHead **m)
 {
     const struct ms_reply *kept = NULL;
     uint64_t id;
-    int rc = ms_replies_begin(&d->replies, (*m)->request, &id, &kept);
+    int rc;
+
+    if ((*m)->request <= d->given_up && !is_question(*m)) {
+        refuse_given_up(d, (*m)->request);
+        return;
+    }
+    rc = ms_replies_begin(&d->replies, (*m)->request, &id, &kept);
 
     if (rc > 0)
         begin(d, MS_TAKE(*m));
@@ -234,7 +253,9 @@ int ms_driver_attach(struct ms_head *h,
     d->wire = wire;
     ms_link_set_ops(wire, &link_ops, d);
     d->state = MS_DRIVER_HERE;
-    d->suspect = false;
+    d->suspect = d->is_silent = false;
+    if (is_new)
+        d->given_up = ms_driver_given_up(h, d->id);
     ms_timer_cancel(&d->grace);
     if (is_new)
         ms_driver_report(d, NULL);

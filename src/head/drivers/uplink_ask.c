@@ -172,16 +172,6 @@ void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why)
     }
 }
 
-/* Another process of the head may have begun this one: what there is of it ends first. */
-static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
-{
-    Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
-
-    destroy.name = op->request->create->spec->name;
-    destroy.own = true;
-    tell(u, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
-}
-
 void ms_uplink_resend(struct ms_uplink *u, bool is_new)
 {
     ms_list_each (k, &u->groups, struct ms_kept_group, link)
@@ -193,7 +183,7 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new)
         if (!op->request)
             continue; /* the goodbye goes with its link */
         if (is_new && op->request->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE)
-            begin_anew(u, op);
+            op->request->create->again = true;
         send(u, op);
     }
 }

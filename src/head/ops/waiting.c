@@ -62,15 +62,18 @@ void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *
             tell_death(op, uid, exit);
 }
 
-/* A worker that no agent has reported is none. */
+/* An earlier incarnation, or a worker that no agent has reported, which is none. */
 static void say_unknown(struct ms_head_op *op)
 {
-    static char detail[] = "the head knows nothing of it: its cluster was ended";
+    static char replaced[] = "it has ended, and another one has its place";
+    static char unknown[] = "the head knows nothing of it: its cluster was ended";
+    uint64_t uid = op->request->ask_death->uid;
     Muster__Exit none = MUSTER__EXIT__INIT;
 
     none.code = -1;
-    none.detail = detail;
-    tell_death(op, op->request->ask_death->uid, &none);
+    none.detail =
+        ms_registry_find_former(&op->head->registry, uid) ? replaced : unknown;
+    tell_death(op, uid, &none);
 }
 
 int ms_head_ask_death_run(struct ms_head_op *op)

@@ -34,6 +34,9 @@ struct ms_place {
 int ms_place_init(struct ms_head *h);
 void ms_place_finish(struct ms_head *h);
 
+/* Something has changed for those who wait: look on the head's thread. Any thread. */
+void ms_place_kick(struct ms_head *h);
+
 void ms_place_node_came(struct ms_head *h, const struct ms_node *n);
 void ms_place_node_gone(struct ms_head *h, const struct ms_node *n);
 /* A driver has ended: its clusters may live for a while. */

@@ -20,9 +20,6 @@ struct ms_group *ms_place_find(const struct ms_books *b, uint64_t id);
 struct ms_place *ms_place_lock(struct ms_head *h);
 void ms_place_unlock(struct ms_place **place);
 
-/* Something has changed for those who wait: look on the head's thread. Any thread. */
-void ms_place_kick(struct ms_head *h);
-
 /* ---- messages, under the lock ---------------------------------------------------------- */
 
 /* NULL: out of memory. */
