@@ -3,10 +3,26 @@
 #include "message.h"
 
 #include "muster/error.h"
+#include "wire/client/exit_text.h"
+
+/* Its fields, and in words "how" it ended; None: not known. */
+static PyObject *exit_dict(const Muster__Exit *e)
+{
+    PyObject *dict = e ? core_message_dict(&e->base) : Py_NewRef(Py_None);
+    MS_CLEANUP(core_unref) PyObject *how = NULL;
+    char text[MS_EXIT_TEXT_MAX];
+
+    if (!e || !dict)
+        return dict;
+    how = core_text(ms_exit_describe(e, text));
+    if (!how || PyDict_SetItemString(dict, "how", how) < 0)
+        Py_CLEAR(dict);
+    return dict;
+}
 
 PyObject *core_failure_exception(const Muster__Failure *f, const char *where)
 {
-    PyObject *exit = f->exit ? core_message_dict(&f->exit->base) : Py_NewRef(Py_None);
+    PyObject *exit = exit_dict(f->exit);
 
     if (!exit)
         return NULL;

@@ -28,6 +28,7 @@ class ExitInfo(TypedDict):
     detail: str
     log_path: str
     unreachable: bool
+    how: str  # it ended, in words
 
 version: str
 

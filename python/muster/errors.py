@@ -277,42 +277,25 @@ def _instance_of_both(cause: BaseException) -> RemoteError | None:
 # ---- deaths ---------------------------------------------------------------------------
 
 
-def _signal_name(number: int) -> str:
-    import signal
-
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"signal {number}"
-
-
 _SIGKILL = 9
 _CRASHES = (4, 6, 7, 8, 11)  # SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV
 
 
-def _how(exit: ExitInfo) -> tuple[str, str]:
-    if exit["requested"]:
-        return "was stopped on request", ""
-    if exit["out_of_memory"]:
-        return (
-            "was killed because it reached its memory limit",
-            "Raise WorkerConfig(memory=...), or let it need less.",
-        )
+def _advice(exit: ExitInfo) -> str:
     code = exit["code"]
-    if code < 0:
-        return "died", ""  # its end was not seen: `detail` says what is known
+    if exit["requested"] or code < 0:
+        return ""
+    if exit["out_of_memory"]:
+        return "Raise WorkerConfig(memory=...), or let it need less."
     if not exit["signaled"]:
-        return (
-            f"exited with code {code}",
-            "It ended by itself (sys.exit, os._exit, or a native library).",
-        )
+        return "It ended by itself (sys.exit, os._exit, or a native library)."
     if code == _SIGKILL:
-        advice = "A signal from outside killed it; `dmesg` tells if it was the kernel, for memory."
-    elif code in _CRASHES:
-        advice = "Native code crashed; its last lines may tell where."
-    else:
-        advice = ""
-    return f"was killed by {_signal_name(code)}", advice
+        return "A signal from outside killed it; `dmesg` tells if it was the kernel, for memory."
+    return (
+        "Native code crashed; its last lines may tell where."
+        if code in _CRASHES
+        else ""
+    )
 
 
 def worker_died(message: str, exit: ExitInfo | None, where: str) -> WorkerDied:
@@ -340,8 +323,7 @@ def worker_died(message: str, exit: ExitInfo | None, where: str) -> WorkerDied:
 
 
 def _died_text(message: str, exit: ExitInfo, where: str) -> str:
-    how, advice = _how(exit)
-    lines = [f"{where or 'the worker'} (pid {exit['pid']}) {how}"]
+    lines = [f"{where or 'the worker'} (pid {exit['pid']}) {exit['how']}"]
     if message and message not in lines[0]:
         lines[0] += f": {message}"
     detail = exit["detail"]
@@ -356,7 +338,7 @@ def _died_text(message: str, exit: ExitInfo, where: str) -> str:
         lines.append(f"What it printed, if anything: {exit['log_path']}")
     elif exit["code"] >= 0 and not exit["requested"]:
         lines.append("It had printed nothing.")
-    if advice:
+    if advice := _advice(exit):
         lines.append(advice)
     if exit["log_path"] and exit["last_lines"]:
         lines.append(f"All it printed: {exit['log_path']}")

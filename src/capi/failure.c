@@ -1,5 +1,6 @@
 /* failure.c - failures of workers and of the head as errors */
 #include "capi/capi.h"
+#include "wire/client/exit_text.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,33 +59,21 @@ static void put_exit(struct muster_exit *out, const Muster__Exit *e)
     put_lines(out->last_lines, sizeof out->last_lines, e);
 }
 
-static void describe_death(struct muster_error *err, const char *message)
+static void describe_death(struct muster_error *err, const Muster__Failure *f)
 {
-    const struct muster_exit *e = &err->exit;
-    char how[128];
+    const char *lines = err->exit.last_lines;
+    char how[MS_EXIT_TEXT_MAX];
 
-    if (e->requested)
-        put(how, sizeof how, "was stopped on request");
-    else if (e->out_of_memory)
-        put(how, sizeof how, "was killed because it reached its memory limit");
-    else if (e->signal)
-        snprintf(how,
-                 sizeof how,
-                 "was killed by signal %d (%s)",
-                 e->signal,
-                 strsignal(e->signal));
-    else
-        snprintf(how, sizeof how, "exited with code %d", e->exit_code);
     snprintf(err->message,
              sizeof err->message,
              "%s (pid %d) %s%s%s%s%s",
              err->where,
-             e->pid,
-             how,
-             *message ? ": " : "",
-             message,
-             e->last_lines[0] ? "; its last lines:\n" : "",
-             e->last_lines);
+             err->exit.pid,
+             ms_exit_describe(f->exit, how),
+             *f->message ? ": " : "",
+             f->message,
+             *lines ? "; its last lines:\n" : "",
+             lines);
 }
 
 static int fill(const Muster__Failure *f, const char *where, struct muster_error *err)
@@ -101,7 +90,7 @@ static int fill(const Muster__Failure *f, const char *where, struct muster_error
     if (f->exit)
         put_exit(&err->exit, f->exit);
     if (f->kind == MUSTER__FAILURE__KIND__WORKER_DIED && f->exit)
-        describe_death(err, f->message);
+        describe_death(err, f);
     else
         snprintf(err->message,
                  sizeof err->message,

@@ -3,6 +3,7 @@
 
 #include "plain/plain.h"
 #include "plain/value.h"
+#include "wire/client/exit_text.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -336,12 +337,12 @@ static bool is_refusal(const Muster__Failure *f)
 
 static void describe(const Muster__Failure *f, char *out, size_t room)
 {
+    char how[MS_EXIT_TEXT_MAX];
+
     if (!f)
         snprintf(out, room, "it failed, and there was no memory to say how");
-    else if (f->exit && f->exit->signaled)
-        snprintf(out, room, "%s was killed by signal %d", f->where, f->exit->code);
     else if (f->exit)
-        snprintf(out, room, "%s exited with code %d", f->where, f->exit->code);
+        snprintf(out, room, "%s %s", f->where, ms_exit_describe(f->exit, how));
     else
         snprintf(out,
                  room,
