@@ -162,10 +162,11 @@ int muster_scheduler_session_finish(struct muster_scheduler *s, uint64_t session
     return ms_rollout_session_finish(s->rollout, session);
 }
 
-int ms_capi_generate_wait(struct muster_scheduler *s,
-                          uint64_t seen,
-                          int64_t until_ns,
-                          struct muster_error *err)
+/* Wait for news, once, or for a while; -ETIMEDOUT with the reason. */
+static int wait_news(struct muster_scheduler *s,
+                     uint64_t seen,
+                     int64_t until_ns,
+                     struct muster_error *err)
 {
     int64_t now_ns = ms_now_ns(), look_ns = now_ns + FOLLOW_NS;
 
@@ -236,7 +237,7 @@ static int get_batch(struct muster_scheduler *s,
                    : ms_rollout_pull(s->rollout, count, groups);
         if (rc == 0)
             return wrap_all(groups, count, out, err);
-        rc = rc == -EAGAIN ? ms_capi_generate_wait(s, seen, until_ns, err)
+        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
                            : ms_capi_generate_failed(rc, "a batch", err);
     }
     return rc;
@@ -297,7 +298,7 @@ wait_one(struct muster_scheduler *s,
         rc = attempt(s->rollout, id, &g);
         if (rc == 0)
             return wrap_all(&g, 1, out, err);
-        rc = rc == -EAGAIN ? ms_capi_generate_wait(s, seen, until_ns, err)
+        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
                            : ms_capi_generate_failed(rc, "a group", err);
     }
     return rc;
@@ -391,7 +392,7 @@ int muster_scheduler_weights_next(struct muster_scheduler *s,
         if (rc >= 0)
             return rc;
         rc = rc == -EAGAIN
-                 ? ms_capi_generate_wait(s, seen, until_ns, err)
+                 ? wait_news(s, seen, until_ns, err)
                  : ms_capi_generate_failed(rc, "an update of the weights", err);
         if (rc < 0)
             return rc;
@@ -427,7 +428,7 @@ int muster_scheduler_pause(struct muster_scheduler *s,
         rc = ms_rollout_is_paused(s->rollout);
         if (rc == 0)
             return 0;
-        rc = rc == -EAGAIN ? ms_capi_generate_wait(s, seen, until_ns, err)
+        rc = rc == -EAGAIN ? wait_news(s, seen, until_ns, err)
                            : ms_capi_generate_failed(rc, "pause", err);
         if (rc < 0)
             return rc;

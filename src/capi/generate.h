@@ -28,11 +28,6 @@ int ms_capi_replicas_init(struct muster_scheduler *s, struct ms_error *err);
 /* The same, if clusters have changed since. Where the head cannot be asked nothing changes. */
 void ms_capi_replicas_follow(struct muster_scheduler *s);
 
-/* generate.c: wait for news, once, or for a while; -ETIMEDOUT with the reason. */
-int ms_capi_generate_wait(struct muster_scheduler *s,
-                          uint64_t seen,
-                          int64_t until_ns,
-                          struct muster_error *err);
 /* `rc`, with a reason of `what`. */
 int ms_capi_generate_failed(int rc, const char *what, struct muster_error *err);
 

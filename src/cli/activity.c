@@ -25,7 +25,7 @@ const char *ms_worker_word(const Muster__WorkerStatus *w)
     return a ? ms_view_doing_word(a->doing) : ms_view_worker_word(w->state);
 }
 
-const char *ms_worker_style(const Muster__WorkerStatus *w)
+static const char *style_of(const Muster__WorkerStatus *w)
 {
     static const char *const of_doing[] = {
         [MUSTER__DOING__DOING_STARTING] = MS_STYLE_WARN,
@@ -61,7 +61,7 @@ const char *ms_worker_why(const Muster__WorkerStatus *w, char *out, size_t room)
 
 void ms_worker_add_state(struct ms_grid *g, const Muster__WorkerStatus *w)
 {
-    ms_grid_add(g, ms_worker_style(w), "%s", ms_worker_word(w));
+    ms_grid_add(g, style_of(w), "%s", ms_worker_word(w));
 }
 
 /* The engine that a Cluster makes has this name unless told otherwise: only others are

@@ -10,7 +10,6 @@ bool ms_worker_has_failed(const Muster__WorkerStatus *w);
 
 /* "busy", "idle", "exited"; where nothing says what it does "running" or "starting". */
 const char *ms_worker_word(const Muster__WorkerStatus *w);
-const char *ms_worker_style(const Muster__WorkerStatus *w);
 /* Why it is as it is, where that is no good: how it ended, who has stopped it. Else "".
  * Returns `out`. */
 const char *ms_worker_why(const Muster__WorkerStatus *w, char *out, size_t room);

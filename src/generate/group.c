@@ -138,7 +138,7 @@ static size_t list_least(const struct ms_scheduler *s,
     return n;
 }
 
-void ms_group_guess(struct ms_scheduler *s, uint32_t i)
+static void guess_length(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_group *g = &s->groups[i];
     uint32_t least[LEAST_MAX];
@@ -181,7 +181,7 @@ static void rank_queued(struct ms_scheduler *s, uint32_t i)
         k = s->requests[k].next;
     if (k == MS_NONE)
         return;
-    ms_group_guess(s, i);
+    guess_length(s, i);
     if (fabsf(g->expected - before) < RANK_MIN * before)
         g->expected = before;
     else
@@ -201,7 +201,7 @@ void ms_groups_guess(struct ms_scheduler *s)
 {
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->groups[i].state == MS_GROUP_OPEN)
-            ms_group_guess(s, i);
+            guess_length(s, i);
 }
 
 int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e)
@@ -272,7 +272,7 @@ static void admit(struct ms_scheduler *s, uint32_t i)
     g->state = MS_GROUP_OPEN;
     g->counted = 1;
     ms_staleness_submit(&s->admission);
-    ms_group_guess(s, i);
+    guess_length(s, i);
     look_ahead(s, i);
     if (g->has_surplus)
         cut_surplus(s, g);

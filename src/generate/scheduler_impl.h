@@ -70,7 +70,6 @@ int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_group_behind(struct ms_scheduler *s, const struct ms_generate_event *e);
 uint32_t ms_group_find(const struct ms_scheduler *s, uint64_t id); /* or MS_NONE */
 void ms_groups_admit(struct ms_scheduler *s);
-void ms_group_guess(struct ms_scheduler *s, uint32_t group);
 /* By what has been heard of them since: the order of those that wait. */
 void ms_groups_rank(struct ms_scheduler *s);
 void ms_group_sample_done(struct ms_scheduler *s, uint32_t request);

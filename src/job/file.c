@@ -27,7 +27,7 @@ static const struct ms_yaml_field driver_fields[] = {
 };
 
 /* A command, or a map with one. */
-int ms_job_read_driver(struct ms_yaml_at at, void *out, struct ms_error *err)
+static int read_driver(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     struct ms_job *job = out;
 
@@ -54,7 +54,7 @@ static bool is_ours(const char *name)
     return false;
 }
 
-int ms_job_read_env(struct ms_yaml_at at, void *out, struct ms_error *err)
+static int read_env(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
     struct ms_job *job = out;
     size_t count = ms_yaml_count(at);
@@ -91,8 +91,8 @@ static const struct ms_yaml_field job_fields[] = {
     {"name", read_name, 0, false},
     {"nodes", ms_job_read_nodes, 0, false},
     {"roles", ms_job_read_roles, 0, false},
-    {"driver", ms_job_read_driver, 0, false},
-    {"env", ms_job_read_env, 0, false},
+    {"driver", read_driver, 0, false},
+    {"env", read_env, 0, false},
     {"timeout", ms_yaml_to_count, offsetof(struct ms_job, timeout_s), false},
     {"on", ms_job_read_on, 0, false},
     {"checkpoint", ms_yaml_to_text, offsetof(struct ms_job, checkpoint), false},

@@ -47,9 +47,6 @@ struct ms_job_range {
     uint32_t min, max, unit;
 };
 
-/* The key of `budget` for each cause; NULL: no process ends by it, or it has none. */
-extern const char *const ms_job_budget_keys[MS_JOB_BUDGETS];
-
 /* What is done when something ends. */
 struct ms_job_policy {
     bool has_restart;

@@ -7,8 +7,6 @@
 #include "job/yaml.h"
 
 /* *out is the job. */
-ms_yaml_reader ms_job_read_driver;
-ms_yaml_reader ms_job_read_env;
 ms_yaml_reader ms_job_read_generation;
 ms_yaml_reader ms_job_read_nodes;
 ms_yaml_reader ms_job_read_roles;

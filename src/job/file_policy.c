@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const ms_job_budget_keys[MS_JOB_BUDGETS] = {
+/* The key of `budget` for each cause; NULL: no process ends by it, or it has none. */
+static const char *const budget_keys[MS_JOB_BUDGETS] = {
     [MS_JOB_APPLICATION] = "failed",
     [MS_JOB_OUT_OF_MEMORY] = "out_of_memory",
     [MS_JOB_PREEMPTED] = "preempted",
@@ -224,18 +225,16 @@ int ms_job_read_budget(struct ms_yaml_at at, void *out, struct ms_error *err)
             at, err, "'budget' must be a map of causes and numbers, as {failed: 5}");
     for (size_t i = 0; i < ms_yaml_count(at) && rc == 0; i++) {
         struct ms_yaml_at key = ms_yaml_key(at, i);
-        int cause =
-            MS_JOB_APPLICATION + read_word(key,
-                                           "a cause in 'budget'",
-                                           ms_job_budget_keys + MS_JOB_APPLICATION,
-                                           MS_JOB_BUDGETS - MS_JOB_APPLICATION,
-                                           err);
+        int cause = MS_JOB_APPLICATION + read_word(key,
+                                                   "a cause in 'budget'",
+                                                   budget_keys + MS_JOB_APPLICATION,
+                                                   MS_JOB_BUDGETS - MS_JOB_APPLICATION,
+                                                   err);
 
         if (cause < MS_JOB_APPLICATION)
             return -EINVAL;
         if (p->budget[cause] != MS_JOB_BUDGET_UNSET)
-            return ms_yaml_fail(
-                key, err, "'%s' stands twice", ms_job_budget_keys[cause]);
+            return ms_yaml_fail(key, err, "'%s' stands twice", budget_keys[cause]);
         rc = read_amount(ms_yaml_value(at, i), &p->budget[cause], err);
     }
     return rc;

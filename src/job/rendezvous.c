@@ -130,7 +130,7 @@ size_t ms_rendezvous_lost(const struct ms_rendezvous *r)
     return lost;
 }
 
-size_t ms_rendezvous_live(const struct ms_rendezvous *r)
+static size_t count_live(const struct ms_rendezvous *r)
 {
     return r->world_count - ms_rendezvous_lost(r);
 }
@@ -147,7 +147,7 @@ static size_t count_missing(const struct ms_rendezvous *r)
 
 bool ms_rendezvous_is_empty(const struct ms_rendezvous *r)
 {
-    return r->waiting_count == 0 && ms_rendezvous_live(r) == 0;
+    return r->waiting_count == 0 && count_live(r) == 0;
 }
 
 /* How many of `count` fit into a world. */
@@ -173,7 +173,7 @@ bool ms_rendezvous_is_wanted(const struct ms_rendezvous *r)
  * on with its deadline. */
 static void gather(struct ms_rendezvous *r, int64_t now_ns)
 {
-    size_t live = ms_rendezvous_live(r);
+    size_t live = count_live(r);
     bool gathers = !r->is_closed && r->waiting_count > 0 &&
                    (r->is_gathering || live == 0 || count_missing(r) < live);
 

@@ -121,9 +121,8 @@ int64_t ms_rendezvous_next_ns(const struct ms_rendezvous *r);
 /* Should the world meet again? A member of it has joined again, or has gone, or with those
  * that wait it could be larger. */
 bool ms_rendezvous_is_wanted(const struct ms_rendezvous *r);
-/* Members of the world that have gone, and that have not. */
+/* Members of the world that have gone. */
 size_t ms_rendezvous_lost(const struct ms_rendezvous *r);
-size_t ms_rendezvous_live(const struct ms_rendezvous *r);
 /* The rank of this incarnation in the world; -1: it is not in it, or has gone. */
 int64_t
 ms_rendezvous_rank(const struct ms_rendezvous *r, const char *key, uint64_t owner);

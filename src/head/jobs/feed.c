@@ -22,7 +22,7 @@ static struct ms_journal *journal_of(const struct ms_hosted *job)
     return job->jobs->head->persist.journal;
 }
 
-int64_t ms_hosted_now_ns(const struct ms_hosted *job)
+static int64_t job_now_ns(const struct ms_hosted *job)
 {
     return ms_now_ns() + job->ahead_ns;
 }
@@ -145,7 +145,7 @@ static void take_snapshot(struct ms_hosted *job)
         ms_job_core_encode(job->core, &core) < 0)
         return;
     m.number = job->event_number;
-    m.time_ns = ms_hosted_now_ns(job);
+    m.time_ns = job_now_ns(job);
     m.core = (ProtobufCBinaryData){core.len, core.data};
     if (write_message(job, MS_PERSIST_JOB_CORE, job->name, &m.base, NULL) < 0)
         return;
@@ -235,7 +235,7 @@ static void set_wake(struct ms_hosted *job)
         ms_timer_cancel(&job->wake);
         return;
     }
-    left_ns = at_ns - ms_hosted_now_ns(job);
+    left_ns = at_ns - job_now_ns(job);
     ms_timer_set(&job->wake, left_ns > 0 ? left_ns : 0);
 }
 
@@ -251,7 +251,7 @@ static int take(struct ms_hosted *job, const struct ms_job_waiting *w)
 {
     const struct ms_job_action *actions;
     struct ms_job_event_read read;
-    int64_t now_ns = ms_hosted_now_ns(job);
+    int64_t now_ns = job_now_ns(job);
     size_t count = 0;
     int rc = ms_job_event_decode(&read, w->data.data, w->data.len, NULL);
 

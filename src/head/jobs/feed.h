@@ -19,7 +19,6 @@ struct ms_job_waiting {
 };
 
 int ms_hosted_start(struct ms_hosted *job, struct ms_error *err); /* its timers */
-int64_t ms_hosted_now_ns(const struct ms_hosted *job);
 /* An event that has happened: it is in the core sooner or later. */
 void ms_hosted_feed(struct ms_hosted *job, const struct ms_job_event *e);
 /* A PROGRESS with all that the ones before it have not told. False: it waits, in their place,

@@ -222,7 +222,7 @@ void ms_codec_text(struct ms_codec *k, char *text, size_t room)
 
 /* ---- specs ------------------------------------------------------------------------- */
 
-void ms_codec_role_spec(struct ms_codec *k, struct ms_job_role_spec *r)
+static void role_spec(struct ms_codec *k, struct ms_job_role_spec *r)
 {
     ms_codec_text(k, r->name, sizeof r->name);
     ms_codec_u32(k, &r->count, UINT32_MAX);
@@ -268,5 +268,5 @@ void ms_codec_role_specs(struct ms_codec *k, struct ms_job_spec *s)
         }
     }
     for (uint32_t i = 0; i < s->role_count && k->rc == 0; i++)
-        ms_codec_role_spec(k, &s->roles[i]);
+        role_spec(k, &s->roles[i]);
 }

@@ -290,9 +290,6 @@ void ms_role_act_again(struct ms_job_core *c, struct ms_core_role *r);
 /* The ranks that stay: not the last ones, if they are on their way out. */
 uint32_t ms_role_kept(const struct ms_core_role *r);
 
-/* No more of it in the next action than there is room for, a multiple of its unit. */
-uint32_t ms_role_count(const struct ms_core_role *r);
-
 /* There may be room now for what has waited for it. */
 void ms_role_try_now(const struct ms_job_core *c, struct ms_core_role *r);
 /* Find slot_retry_ns again. */
@@ -398,7 +395,6 @@ void ms_codec_budget(struct ms_codec *k, uint16_t *budget);
 void ms_codec_text(struct ms_codec *k, char *text, size_t room);
 /* Of a spec, all but its roles. */
 void ms_codec_spec(struct ms_codec *k, struct ms_job_spec *s);
-void ms_codec_role_spec(struct ms_codec *k, struct ms_job_role_spec *r);
 /* The roles: their array is made for the reader, who frees it, also after a failure. */
 void ms_codec_role_specs(struct ms_codec *k, struct ms_job_spec *s);
 static inline bool ms_codec_is_reading(const struct ms_codec *k)

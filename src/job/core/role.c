@@ -30,7 +30,8 @@ uint32_t ms_role_kept(const struct ms_core_role *r)
     return r->next_size ? r->next_size : r->size;
 }
 
-uint32_t ms_role_count(const struct ms_core_role *r)
+/* No more of it in the next action than there is room for, a multiple of its unit. */
+static uint32_t next_count(const struct ms_core_role *r)
 {
     uint32_t room = r->room - r->room % r->spec->unit;
 
@@ -115,7 +116,7 @@ static void start_all(struct ms_core_role *r, uint32_t count)
 
 static void create(struct ms_job_core *c, struct ms_core_role *r)
 {
-    uint32_t count = ms_role_count(r);
+    uint32_t count = next_count(r);
 
     begin(c, r, MS_JOB_DO_CREATE, count);
     start_all(r, count);
@@ -123,7 +124,7 @@ static void create(struct ms_job_core *c, struct ms_core_role *r)
 
 static void restart(struct ms_job_core *c, struct ms_core_role *r)
 {
-    uint32_t count = ms_role_count(r);
+    uint32_t count = next_count(r);
 
     begin(c, r, MS_JOB_DO_RESTART, count);
     start_all(r, count);
