@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static void dial_soon(struct ms_join *j);
-
 /* ---- what goes wrong ------------------------------------------------------------- */
 
 /* Each reason once: an agent may wait for its head for days. */
@@ -35,21 +33,6 @@ static void give_up(struct ms_join *j, const char *why)
     ms_agent_end(j->agent, 0, why);
 }
 
-static void drop_line(struct ms_line *line)
-{
-    if (line->join->up == line) {
-        line->join->up = NULL;
-        line->join->agent->link = NULL;
-    }
-    line->is_hello_sent = false;
-    ms_link_destroy(MS_TAKE(line->link));
-}
-
-static struct ms_line *other_of(struct ms_line *line)
-{
-    return line == line->join->lines ? line + 1 : line->join->lines;
-}
-
 static void set_grace(struct ms_join *j)
 {
     int64_t grace_ns = j->has_head_ended ? j->head_grace_ns : j->link_grace_ns;
@@ -70,22 +53,10 @@ static void on_grace(void *arg)
         give_up(j, "nothing was heard of the head for too long");
 }
 
-static void head_is_lost(struct ms_join *j, int64_t since_ns, bool has_ended)
-{
-    if (!j->lost_ns)
-        j->lost_ns = since_ns;
-    j->has_head_ended = has_ended;
-    set_grace(j);
-    dial_soon(j);
-}
-
-/* The line that is up is heard: whatever the other one was, this is better. */
 static void head_is_heard(struct ms_join *j)
 {
-    drop_line(other_of(j->up));
     j->lost_ns = 0;
     j->said[0] = 0;
-    ms_timer_cancel(&j->retry);
     ms_timer_cancel(&j->grace);
     ms_join_send_held(j);
 }
@@ -115,7 +86,7 @@ static void say_joined(const struct ms_join *j, const char *session)
 
     for (size_t i = 0; i < a->listen.host_count; i++)
         json_array_append_new(hosts, ms_json_string(a->listen.hosts[i]));
-    ms_link_peer(j->up->link, peer, sizeof peer);
+    ms_link_peer(j->agent->link, peer, sizeof peer);
     ms_agent_log_event(
         MS_JSON({"event", json_string("joined")},
                 {"node", json_string(j->node)},
@@ -146,12 +117,13 @@ static void tell_ready(struct ms_join *j)
     ms_fd_close(&j->ready_fd);
 }
 
-static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
+static void line_is_up(struct ms_join *j,
+                       struct ms_redial_line *line,
+                       const Muster__LinkWelcome *welcome)
 {
-    struct ms_join *j = line->join;
     bool is_new = j->replies.asker && j->replies.asker != welcome->head;
 
-    j->up = line;
+    ms_redial_welcome(line);
     j->agent->link = line->link;
     ms_replies_set_asker(&j->replies, welcome->head); /* first: they have its numbers */
     if (is_new)
@@ -161,13 +133,13 @@ static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
         welcome->link_grace_ns ? (int64_t)welcome->link_grace_ns : MS_LINK_GRACE_NS;
     j->head_grace_ns =
         welcome->head_grace_ns ? (int64_t)welcome->head_grace_ns : MS_HEAD_GRACE_NS;
-    j->refused_ns = j->backoff_ns = 0;
+    j->refused_ns = 0;
     head_is_heard(j);
 }
 
-static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
+static void
+on_welcome(struct ms_join *j, struct ms_redial_line *line, Muster__LinkWelcome *welcome)
 {
-    struct ms_join *j = line->join;
     struct ms_error err = {0};
     bool is_first = !j->agent->config;
     int rc = is_first ? ms_join_configure(j, welcome, &err)
@@ -178,7 +150,7 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
         give_up(j, err.text);
         return;
     }
-    line_is_up(line, welcome);
+    line_is_up(j, line, welcome);
     if (is_first) {
         ms_agent_send_ready(j->agent,
                             0); /* where its folder is: drivers here want it */
@@ -190,18 +162,17 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
 
 /* The head refuses this agent. A dead node of the same name, of which the head does not know
  * yet, is found out within the grace; what lasts longer is another node's name. */
-static void on_refusal(struct ms_line *line, const Muster__Failure *failure)
+static void on_refusal(struct ms_join *j,
+                       struct ms_redial_line *line,
+                       const Muster__Failure *failure)
 {
-    struct ms_join *j = line->join;
-
     complain(j, failure->message);
-    drop_line(line);
     if (!j->refused_ns)
         j->refused_ns = ms_now_ns();
     if (!j->agent->config && ms_now_ns() - j->refused_ns > MS_LINK_GRACE_NS)
         give_up(j, "the head refuses it");
     else
-        dial_soon(j);
+        ms_redial_refuse(line);
 }
 
 /* ---- lines ----------------------------------------------------------------------- */
@@ -216,61 +187,85 @@ static void read_request(struct ms_join *j, Muster__HeadToAgent *m)
     if (m->request)
         rc = ms_replies_begin(&j->replies, m->request, &m->request, &kept);
     if (kept)
-        ms_link_send_packed(j->up->link, kept->data, kept->len);
+        ms_link_send_packed(j->agent->link, kept->data, kept->len);
     if (rc == 1)
         ms_agent_read(j->agent, m);
     else
         muster__head_to_agent__free_unpacked(m, NULL);
 }
 
-static void on_body(void *arg, const uint8_t *body, size_t len)
+static void
+on_greeting(void *arg, struct ms_redial_line *line, const uint8_t *body, size_t len)
 {
-    struct ms_line *line = arg;
-    struct ms_join *j = line->join;
+    struct ms_join *j = arg;
     Muster__HeadToAgent *m = muster__head_to_agent__unpack(NULL, len, body);
 
-    if (!m || j->agent->is_over) {
-        if (m)
-            muster__head_to_agent__free_unpacked(m, NULL);
-        return;
-    }
-    if (line == j->up) {
-        read_request(j, m);
-        return;
-    }
-    if (m->body_case == MUSTER__HEAD_TO_AGENT__BODY_WELCOME)
-        on_welcome(line, m->welcome);
-    else if (m->body_case == MUSTER__HEAD_TO_AGENT__BODY_FAILURE)
-        on_refusal(line, m->failure);
-    muster__head_to_agent__free_unpacked(m, NULL);
+    if (m && m->body_case == MUSTER__HEAD_TO_AGENT__BODY_WELCOME && !j->agent->is_over)
+        on_welcome(j, line, m->welcome);
+    if (m && m->body_case == MUSTER__HEAD_TO_AGENT__BODY_FAILURE && !j->agent->is_over)
+        on_refusal(j, line, m->failure);
+    if (m)
+        muster__head_to_agent__free_unpacked(m, NULL);
 }
 
-static void on_closed(void *arg, const struct ms_error *closed_why)
+static bool on_body(void *arg, const uint8_t *body, size_t len)
 {
-    struct ms_line *line = arg;
-    struct ms_join *j = line->join;
-    struct ms_error why = *closed_why; /* it is the link's */
-    bool was_up = line == j->up, has_ended = ms_link_has_ended(&why);
-    int64_t heard_ns = ms_link_heard_ns(line->link);
+    struct ms_join *j = arg;
+    Muster__HeadToAgent *m = NULL;
 
-    complain(j, why.text);
-    drop_line(line);
+    if (!j->agent->is_over)
+        m = muster__head_to_agent__unpack(NULL, len, body);
+    if (m)
+        read_request(j, m);
+    return true;
+}
+
+static bool on_lost(void *arg, int64_t since_ns, const struct ms_error *why)
+{
+    struct ms_join *j = arg;
+
+    j->agent->link = ms_redial_link(&j->redial);
+    complain(j, why->text);
     if (j->agent->is_over)
-        return;
-    if (was_up) {
-        head_is_lost(j, has_ended ? ms_now_ns() : heard_ns, has_ended);
-        return;
-    }
-    if (!j->agent->config && (why.code == -EACCES || why.code == -EPROTONOSUPPORT)) {
-        give_up(j, why.text);
-        return;
+        return false;
+    if (!j->lost_ns)
+        j->lost_ns = since_ns;
+    j->has_head_ended = ms_link_has_ended(why);
+    set_grace(j);
+    return true;
+}
+
+static void on_back(void *arg)
+{
+    struct ms_join *j = arg;
+
+    ms_agent_log_event(json_pack("{s:s}", "event", "back"), "hears of its head again");
+    head_is_heard(j);
+}
+
+/* Before the first welcome there is nothing here that is worth another attempt. */
+static bool is_final(const struct ms_join *j, int code)
+{
+    return !j->agent->config && (code == -EACCES || code == -EPROTONOSUPPORT ||
+                                 code == -EINVAL || code == -ENOMEM);
+}
+
+static bool on_failed(void *arg, const struct ms_error *why)
+{
+    struct ms_join *j = arg;
+
+    complain(j, why->text);
+    if (is_final(j, why->code)) {
+        give_up(j, why->text);
+        return false;
     }
     /* its machine answers, and it is not there */
-    if (!j->up && j->lost_ns && why.code == -ECONNREFUSED && !j->has_head_ended) {
+    if (!j->agent->link && j->lost_ns && why->code == -ECONNREFUSED &&
+        !j->has_head_ended) {
         j->has_head_ended = true;
         set_grace(j);
     }
-    dial_soon(j);
+    return true;
 }
 
 /* The address by which we reach the head: others may reach us there, too. */
@@ -286,94 +281,21 @@ static void prefer_own_host(struct ms_join *j, const struct ms_link *link)
     ms_listen_prefer(&j->agent->listen, host);
 }
 
-static void on_open(void *arg)
-{
-    struct ms_line *line = arg;
-    struct ms_join *j = line->join;
-
-    if (!j->agent->config)
-        prefer_own_host(j, line->link);
-    line->hello_ns = ms_now_ns();
-    line->is_hello_sent = ms_join_hello(j, line->link) == 0;
-    ms_timer_set(&j->retry, MS_HANDSHAKE_NS);
-}
-
-/* While it is silent another is dialled; whichever brings word first is kept. */
-static void on_suspect(void *arg, bool is_suspect)
-{
-    struct ms_line *line = arg;
-    struct ms_join *j = line->join;
-
-    if (line != j->up || j->agent->is_over)
-        return;
-    if (is_suspect) {
-        complain(j, "nothing is heard of it");
-        head_is_lost(j, ms_link_heard_ns(line->link), false);
-        return;
-    }
-    if (other_of(line)->is_hello_sent)
-        return; /* the head goes on with that one */
-    ms_agent_log_event(json_pack("{s:s}", "event", "back"), "hears of its head again");
-    head_is_heard(j);
-}
-
-static const struct ms_link_ops line_ops = {.on_body = on_body,
-                                            .on_closed = on_closed,
-                                            .on_open = on_open,
-                                            .on_suspect = on_suspect};
-
-static struct ms_line *free_line(struct ms_join *j)
-{
-    return j->lines[0].link ? &j->lines[1] : &j->lines[0];
-}
-
-static void dial(struct ms_join *j)
-{
-    struct ms_link_dial d = {.addresses = j->options->head,
-                             .secret = j->options->secret,
-                             .tls = j->options->tls,
-                             .deadline_ns = ms_now_ns() + MS_HANDSHAKE_NS};
-    struct ms_line *line = free_line(j);
-    struct ms_error err = {0};
-
-    line->link = ms_link_dial(j->agent->loop, &d, &line_ops, line, &err);
-    if (line->link)
-        return;
-    complain(j, err.text);
-    if (!j->agent->config)
-        give_up(j, err.text);
-    else
-        dial_soon(j);
-}
-
-static void on_retry(void *arg)
+static int on_open(void *arg, struct ms_link *link)
 {
     struct ms_join *j = arg;
 
-    if (j->agent->is_over)
-        return;
-    for (size_t i = 0; i < MS_COUNT(j->lines); i++) {
-        struct ms_line *line = &j->lines[i];
-
-        if (line == j->up || !line->link)
-            continue;
-        complain(j, "it took the connection and said nothing");
-        if (line->is_hello_sent) /* the head may know this line: it is not our end */
-            ms_link_abandon(MS_TAKE(line->link));
-        drop_line(line);
-    }
-    dial(j);
+    if (!j->agent->config)
+        prefer_own_host(j, link);
+    return ms_join_hello(j, link);
 }
 
-static void dial_soon(struct ms_join *j)
-{
-    if (free_line(j)->link)
-        return; /* both are in use: one is being dialled */
-    j->backoff_ns = j->backoff_ns ? 2 * j->backoff_ns : MS_REDIAL_MIN_NS;
-    if (j->backoff_ns > MS_REDIAL_MAX_NS)
-        j->backoff_ns = MS_REDIAL_MAX_NS;
-    ms_timer_set(&j->retry, j->backoff_ns);
-}
+static const struct ms_redial_ops redial_ops = {.on_open = on_open,
+                                                .on_greeting = on_greeting,
+                                                .on_body = on_body,
+                                                .on_lost = on_lost,
+                                                .on_back = on_back,
+                                                .on_failed = on_failed};
 
 /* ---- life ------------------------------------------------------------------------ */
 
@@ -396,14 +318,15 @@ static int join_init(struct ms_join *j, struct ms_agent *a, struct ms_error *err
 {
     static const char *const any[] = {"*"};
     const struct ms_join_options *o = j->options;
+    const struct ms_link_dial dial = {.addresses = o->head,
+                                      .secret = o->secret,
+                                      .tls = o->tls,
+                                      .deadline_ns = MS_NEVER};
     int rc = make_node_name(j, err);
 
     if (rc < 0)
         return rc;
-    j->agent = a;
     j->id = ms_random_id();
-    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
-        j->lines[i].join = j;
     a->join = j;
     a->node = j->node;
     a->shape = ms_machine_shape(a->node, o->shape, err);
@@ -414,7 +337,7 @@ static int join_init(struct ms_join *j, struct ms_agent *a, struct ms_error *err
                         o->bind_count ? o->bind : any,
                         o->bind_count ? o->bind_count : 1,
                         err);
-    if (rc == 0 && (ms_timer_init(&j->retry, a->loop, on_retry, j) < 0 ||
+    if (rc == 0 && (ms_redial_init(&j->redial, a->loop, &dial, &redial_ops, j) < 0 ||
                     ms_timer_init(&j->grace, a->loop, on_grace, j) < 0))
         rc = ms_error_set(err, -ENOMEM, "out of memory");
     if (rc == 0 && o->join_within_ns > 0)
@@ -427,10 +350,8 @@ static int join_init(struct ms_join *j, struct ms_agent *a, struct ms_error *err
 
 static void join_finish(struct ms_join *j)
 {
-    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
-        if (j->lines[i].link)
-            drop_line(&j->lines[i]);
-    ms_timer_finish(&j->retry);
+    ms_redial_finish(&j->redial);
+    j->agent->link = NULL;
     ms_timer_finish(&j->grace);
     ms_replies_finish(&j->replies);
     ms_buf_finish(&j->held);
@@ -441,12 +362,13 @@ static void join_finish(struct ms_join *j)
 
 int ms_agent_join(const struct ms_join_options *o)
 {
-    struct ms_join j = {.options = o,
+    struct ms_agent a;
+    struct ms_join j = {.agent = &a,
+                        .options = o,
                         .dir = {.lock_fd = -1},
                         .ready_fd = o->ready_fd > 2 ? o->ready_fd : -1,
                         .link_grace_ns = MS_LINK_GRACE_NS,
                         .head_grace_ns = MS_HEAD_GRACE_NS};
-    struct ms_agent a;
     struct ms_error err = {0};
     int rc = ms_agent_init(&a, -1, -1, o->ready_fd > 2 ? o->ready_fd : -1);
 
@@ -462,7 +384,7 @@ int ms_agent_join(const struct ms_join_options *o)
     if (rc < 0)
         ms_agent_log("%s", err.text);
     else
-        dial(&j);
+        ms_redial_start(&j.redial);
     if (rc == 0 && !a.is_over)
         rc = ms_loop_run(a.loop);
     join_finish(&j);

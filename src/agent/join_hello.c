@@ -190,7 +190,7 @@ void ms_join_send_held(struct ms_join *j)
 
         memcpy(&len, j->held.data + at, sizeof len);
         at += sizeof len;
-        ms_link_send_packed(j->up->link, j->held.data + at, len);
+        ms_link_send_packed(j->agent->link, j->held.data + at, len);
         at += len;
     }
     ms_buf_finish(&j->held);
@@ -199,7 +199,8 @@ void ms_join_send_held(struct ms_join *j)
 void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
 {
     const struct ms_reply *kept = NULL;
-    bool can_send = j->up && !ms_link_is_suspect(j->up->link);
+    struct ms_link *link = j->agent->link;
+    bool can_send = link && !ms_link_is_suspect(link);
 
     if (request) {
         m->request = ms_replies_number(&j->replies, request);
@@ -210,8 +211,8 @@ void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
         hold(j, m);
         return;
     }
-    if (j->up && kept)
-        ms_link_send_packed(j->up->link, kept->data, kept->len);
-    else if (j->up)
-        ms_link_send(j->up->link, &m->base);
+    if (link && kept)
+        ms_link_send_packed(link, kept->data, kept->len);
+    else if (link)
+        ms_link_send(link, &m->base);
 }

@@ -1,23 +1,12 @@
-/* join_impl.h - an agent that dials, inside join*.c only
- *
- * There are two lines: the one that is up (agent->link), and the one that is being
- * dialled. They exist side by side while the first is silent; whichever brings word
- * first is kept.
- */
+/* join_impl.h - an agent that dials, inside join*.c and configure.c only */
 #ifndef MS_AGENT_JOIN_IMPL_H
 #define MS_AGENT_JOIN_IMPL_H
 
 #include "agent/agent.h"
 #include "agent/agent_impl.h"
 #include "io/session/node_dir.h"
+#include "wire/link/redial.h"
 #include "wire/link/requests.h"
-
-struct ms_line {
-    struct ms_join *join;
-    struct ms_link *link; /* NULL: no line */
-    bool is_hello_sent;
-    int64_t hello_ns; /* when; ends of workers since are not in it */
-};
 
 struct ms_join {
     struct ms_agent *agent;
@@ -25,11 +14,9 @@ struct ms_join {
     uint64_t id; /* of this process */
     char node[MS_NAME_MAX + 1];
     struct ms_node_dir dir;
-    struct ms_line lines[2], *up; /* NULL: none is up */
-    struct ms_timer retry;        /* dial, or wait no longer for the welcome */
+    struct ms_redial redial; /* its link that is up is agent->link, too */
     struct ms_timer grace;
-    int ready_fd; /* until it was told; -1: none */
-    int64_t backoff_ns;
+    int ready_fd;        /* until it was told; -1: none */
     int64_t lost_ns;     /* since when nothing is heard; 0: all is well */
     int64_t refused_ns;  /* since when the head does not want us; 0: it does */
     bool has_head_ended; /* rather than fallen silent */

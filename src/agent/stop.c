@@ -206,10 +206,12 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
     end_below(a);
     ms_starts_finish(a);
     remove_workers(a);
-    if (a->join)
+    if (a->join) {
+        ms_redial_stop(&a->join->redial);
         ms_node_dir_close(&a->join->dir);
-    else if (is_last_in_folder(a))
+    } else if (is_last_in_folder(a)) {
         ms_session_remove(a->config->session_dir);
+    }
     ms_agent_done(a, request);
     if (a->link)
         ms_link_drain(a->link, ms_now_ns() + MS_NS_PER_S);

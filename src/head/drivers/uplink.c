@@ -39,8 +39,7 @@ void ms_uplink_lose(struct ms_uplink *u, const struct ms_error *why)
     u->state = MS_UPLINK_LOST;
     end_start(u, why);
     ms_error_set(&u->why, -EPIPE, "%s", why->text);
-    ms_link_destroy(MS_TAKE(u->wire)); /* and perhaps `why` with it */
-    ms_timer_cancel(&u->redial);
+    ms_redial_close(&u->redial); /* and perhaps `why` with it */
     ms_uplink_fail_open(u, &u->why);
     ms_uplink_lose_workers(u, u->why.text);
     if (had_started && !h->stop_op && h->on_agent_lost)
@@ -49,7 +48,7 @@ void ms_uplink_lose(struct ms_uplink *u, const struct ms_error *why)
         ms_head_op_succeed(MS_TAKE(h->stop_op), NULL);
 }
 
-void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f)
+static void on_refused(struct ms_uplink *u, const Muster__Failure *f)
 {
     struct ms_error why = {0};
 
@@ -63,35 +62,10 @@ void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f)
 
 /* ---- the link -------------------------------------------------------------------- */
 
-static void dial(struct ms_uplink *u);
-
-static void on_redial(void *arg)
+/* How long it may take until there is a link that is up. */
+static int64_t give_up_ns(const struct ms_uplink *u)
 {
-    dial(arg);
-}
-
-/* Not from inside of the link that broke. */
-static void redial(struct ms_uplink *u)
-{
-    ms_link_abandon(MS_TAKE(u->wire));
-    u->state = MS_UPLINK_DIALLING;
-    ms_timer_set(&u->redial, 0);
-}
-
-static void on_body(void *arg, const uint8_t *body, size_t len)
-{
-    struct ms_uplink *u = arg;
-
-    if (!ms_uplink_read(u, body, len))
-        redial(u);
-}
-
-static void on_open(void *arg)
-{
-    struct ms_uplink *u = arg;
-
-    u->state = MS_UPLINK_GREETING;
-    ms_link_send(u->wire, &u->hello->base);
+    return ms_deadline_ns(ms_now_ns(), u->head->head_grace_ns);
 }
 
 static bool is_patient(const struct ms_uplink *u)
@@ -99,16 +73,11 @@ static bool is_patient(const struct ms_uplink *u)
     return u->is_patient || (u->head_id != 0 && !u->is_tool);
 }
 
-static void on_closed(void *arg, const struct ms_error *why)
+/* There will be no link any more. */
+static void give_up(struct ms_uplink *u, const struct ms_error *why)
 {
-    struct ms_uplink *u = arg;
     struct ms_error text = {0};
 
-    if (u->state != MS_UPLINK_DIALLING && is_patient(u)) {
-        u->why = *why;
-        redial(u);
-        return;
-    }
     if (u->is_tool)
         ms_error_set(&text, u->head_id ? -EPIPE : why->code, "%s", why->text);
     else if (u->head_id)
@@ -124,47 +93,66 @@ static void on_closed(void *arg, const struct ms_error *why)
     ms_uplink_lose(u, &text);
 }
 
-/* A link that was cut may take long to notice that it is healed: a new one does not. */
-static void on_suspect(void *arg, bool is_suspect)
+static int on_open(void *arg, struct ms_link *link)
 {
     struct ms_uplink *u = arg;
 
-    if (is_suspect && u->head_id)
-        redial(u);
+    return ms_link_send(link, &u->hello->base);
 }
 
-static void dial(struct ms_uplink *u)
+static bool on_body(void *arg, const uint8_t *body, size_t len)
 {
-    static const struct ms_link_ops ops = {
-        .on_body = on_body,
-        .on_open = on_open,
-        .on_closed = on_closed,
-        .on_suspect = on_suspect,
-    };
-    struct ms_head *h = u->head;
-    struct ms_error err = {0};
+    return ms_uplink_read(arg, body, len);
+}
 
-    u->wire =
-        ms_link_dial(h->loop,
-                     &(struct ms_link_dial){
-                         .addresses = u->addresses,
-                         .secret = h->session.secret,
-                         .tls = u->tls,
-                         .deadline_ns = ms_deadline_ns(ms_now_ns(), h->head_grace_ns),
-                         .is_patient = is_patient(u),
-                     },
-                     &ops,
-                     u,
-                     &err);
-    if (u->wire)
-        return;
-    ms_uplink_lose(u, &err);
+static bool on_lost(void *arg, int64_t since_ns, const struct ms_error *why)
+{
+    struct ms_uplink *u = arg;
+
+    (void)since_ns;
+    if (!ms_redial_link(&u->redial) && !is_patient(u)) {
+        give_up(u, why);
+        return false;
+    }
+    if (u->state == MS_UPLINK_READY)
+        u->redial.dial.deadline_ns = give_up_ns(u);
+    u->state = MS_UPLINK_AWAY;
+    return true;
+}
+
+static void on_back(void *arg)
+{
+    struct ms_uplink *u = arg;
+
+    u->state = MS_UPLINK_READY;
+}
+
+/* Failures that no other attempt heals. */
+static bool is_final(int code)
+{
+    return code == -EACCES || code == -EPERM || code == -EPROTONOSUPPORT ||
+           code == -ENOKEY || code == -EINVAL || code == -ENOMEM;
+}
+
+static bool on_failed(void *arg, const struct ms_error *why)
+{
+    struct ms_uplink *u = arg;
+    /* silence is nobody's refusal: the limit of the start is for that */
+    bool is_worth_it = is_patient(u) || why->code == -ETIMEDOUT;
+
+    if (is_worth_it && !is_final(why->code) && ms_now_ns() < u->redial.dial.deadline_ns)
+        return true;
+    give_up(u, why);
+    return false;
 }
 
 static int start_run(struct ms_head_op *op)
 {
-    op->head->uplink->start_op = op;
-    dial(op->head->uplink);
+    struct ms_uplink *u = op->head->uplink;
+
+    u->start_op = op;
+    u->redial.dial.deadline_ns = give_up_ns(u);
+    ms_redial_start(&u->redial);
     return 0;
 }
 
@@ -178,13 +166,11 @@ static void find_folder(struct ms_head *h, const Muster__LinkWelcome *w)
             strcpy(h->session.dir, w->nodes[i]->session_dir);
 }
 
-void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w)
+static void on_welcome(struct ms_uplink *u, const Muster__LinkWelcome *w)
 {
     struct ms_head *h = u->head;
     bool is_new = u->head_id && u->head_id != w->head;
 
-    if (u->state != MS_UPLINK_GREETING)
-        return;
     u->state = MS_UPLINK_READY;
     u->head_id = w->head;
     h->link_grace_ns = ms_head_grace(w->link_grace_ns);
@@ -196,6 +182,31 @@ void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w)
     ms_uplink_resend(u, is_new);
     end_start(u, NULL);
 }
+
+static void
+on_greeting(void *arg, struct ms_redial_line *line, const uint8_t *body, size_t len)
+{
+    struct ms_uplink *u = arg;
+    Muster__HeadToDriver *m = muster__head_to_driver__unpack(NULL, len, body);
+
+    if (m && m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME) {
+        ms_redial_welcome(line);
+        on_welcome(u, m->welcome);
+    } else if (m && m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE) {
+        on_refused(u, m->failure);
+    } else {
+        ms_uplink_read(u, body, len);
+    }
+    if (m)
+        muster__head_to_driver__free_unpacked(m, NULL);
+}
+
+static const struct ms_redial_ops redial_ops = {.on_open = on_open,
+                                                .on_greeting = on_greeting,
+                                                .on_body = on_body,
+                                                .on_lost = on_lost,
+                                                .on_back = on_back,
+                                                .on_failed = on_failed};
 
 /* ---- the start ------------------------------------------------------------------- */
 
@@ -250,7 +261,6 @@ static int uplink_init(struct ms_head *h,
     if (!u)
         return ms_error_sys(err, -ENOMEM, "cannot join");
     u->head = h;
-    u->tls = a->tls;
     u->is_tool = o->tool;
     /* that of a job is started again when it is killed */
     u->is_patient = o->is_patient || getenv("MUSTER_JOB"); /* in the caller's thread */
@@ -261,7 +271,13 @@ static int uplink_init(struct ms_head *h,
     ms_map_init(&u->workers);
     ms_list_init(&u->groups);
     if (!u->addresses || !u->hello ||
-        ms_timer_init(&u->redial, h->loop, on_redial, u) < 0 ||
+        ms_redial_init(&u->redial,
+                       h->loop,
+                       &(struct ms_link_dial){.addresses = u->addresses,
+                                              .secret = h->session.secret,
+                                              .tls = a->tls},
+                       &redial_ops,
+                       u) < 0 ||
         ms_timer_init(&u->stop_timer, h->loop, on_stop_timer, u) < 0)
         return ms_error_sys(err, -ENOMEM, "cannot join");
     return 0;
@@ -271,9 +287,8 @@ void ms_uplink_destroy(struct ms_uplink *u)
 {
     if (!u)
         return;
-    ms_timer_finish(&u->redial);
+    ms_redial_finish(&u->redial);
     ms_timer_finish(&u->stop_timer);
-    ms_link_destroy(u->wire);
     ms_requests_finish(&u->requests);
     ms_map_finish(&u->workers);
     ms_kept_groups_finish(&u->groups);
@@ -297,7 +312,7 @@ int ms_uplink_stop_run(struct ms_head_op *op)
     if (u->state == MS_UPLINK_READY && !u->is_tool &&
         ms_requests_add(&u->requests, &op->pending) == 0)
         m.request = op->pending.number;
-    if (!m.request || ms_link_send(u->wire, &m.base) < 0) {
+    if (!m.request || ms_link_send(ms_redial_link(&u->redial), &m.base) < 0) {
         ms_requests_remove(&u->requests, &op->pending);
         h->stop_op = NULL;
         ms_head_op_succeed(op, NULL);

@@ -113,7 +113,7 @@ static int send(struct ms_uplink *u, struct ms_head_op *op)
     op->request->answered = ms_requests_watermark(r);
     op->request->n_arrived = r->arrived_count;
     op->request->arrived = r->arrived;
-    rc = ms_link_send(u->wire, &op->request->base);
+    rc = ms_link_send(ms_redial_link(&u->redial), &op->request->base);
     op->request->n_arrived = 0;
     op->request->arrived = NULL; /* it is not the message's */
     if (rc == 0)
@@ -141,7 +141,7 @@ int ms_uplink_ask_run(struct ms_head_op *op)
         return -ENOMEM;
     op->request->request = op->pending.number;
     op->on_failed = on_failed;
-    if (u->state == MS_UPLINK_READY)
+    if (ms_redial_link(&u->redial))
         rc = send(u, op);
     if (rc != -EMSGSIZE && rc != -ENOMEM)
         return 0; /* it was sent, or is when the link is back */
@@ -157,7 +157,7 @@ tell(struct ms_uplink *u, Muster__DriverToHead__BodyCase which, const void *body
     m.request = ++u->requests.last;
     m.body_case = which;
     m.hello = (Muster__LinkHello *)(uintptr_t)body;
-    ms_link_send(u->wire, &m.base);
+    ms_link_send(ms_redial_link(&u->redial), &m.base);
 }
 
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why)
@@ -275,12 +275,7 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
         worker_exited(u, m->exited->uid, m->exited->exit);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CHANGED)
         atomic_fetch_add(&h->changes, 1);
-    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME)
-        ms_uplink_welcomed(u, m->welcome);
-    else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE &&
-             u->state == MS_UPLINK_GREETING)
-        ms_uplink_refused(u, m->failure);
-    else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE)
+    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE)
         ms_uplink_lose(u, &stopped);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_NODE && h->on_node)
         h->on_node(h->arg, m->node);

@@ -1,8 +1,9 @@
 /* uplink_impl.h - the inside of a head that has joined another one; see uplink.h
  *
- *   DIALLING -> GREETING -> READY -> DIALLING ...   -> LOST
+ *   AWAY -> READY -> AWAY ...   -> LOST
  *
- * Requests (wire/link/requests.h) are sent when READY. The head tells by its id whether it
+ * Requests (wire/link/requests.h) are sent while a link is up (wire/link/redial.h), also while
+ * that is silent and the head therefore AWAY, and once more when another one is. The head tells by its id whether it
  * is the same process as before: that one knows what it has carried out (driver.h), another
  * one does not.
  */
@@ -15,16 +16,14 @@
 #include "head/drivers/uplink.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link/link.h"
+#include "wire/link/redial.h"
 #include "wire/link/requests.h"
-#include "wire/transport/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum ms_uplink_state {
-    MS_UPLINK_DIALLING,
-    MS_UPLINK_GREETING, /* connected; has not been welcomed */
+    MS_UPLINK_AWAY, /* not joined yet, silent, or its link is broken */
     MS_UPLINK_READY,
     MS_UPLINK_LOST
 };
@@ -33,17 +32,15 @@ struct ms_uplink {
     struct ms_head *head;
     _Atomic enum ms_uplink_state state; /* read by those who wait, too */
     char *addresses;
-    enum ms_tls_mode tls;
     bool is_patient; /* the head is waited for, also before we joined */
     bool is_tool; /* without patience it does not wait for one that was there either */
     Muster__DriverToHead *hello;
-    struct ms_link *wire;
+    struct ms_redial redial;
     uint64_t head_id;            /* that welcomed us last; 0: none has */
     struct ms_requests requests; /* operations that the head has not answered */
     struct ms_map workers;       /* uid -> whether it lives (uplink_ask.c) */
     struct ms_list groups;       /* ms_kept_group: that we have */
     struct ms_head_op *start_op; /* until we are welcomed for the first time */
-    struct ms_timer redial;      /* from outside of the link's own callbacks */
     struct ms_timer stop_timer;
     struct ms_error why; /* of the last break; once LOST: for people */
 };
@@ -59,8 +56,6 @@ void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
 void ms_uplink_lose_workers(struct ms_uplink *u, const char *why);
 
 /* uplink.c */
-void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w);
-void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f);
 /* All that is open fails; the start, if it was still under way, with `why` itself. */
 void ms_uplink_lose(struct ms_uplink *u, const struct ms_error *why);
 
