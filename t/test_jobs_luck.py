@@ -65,8 +65,8 @@ def journal(jobs: Jobs) -> Path:
     return jobs.home.path / "jobs" / "state.db"
 
 
-def keeper(jobs: Jobs) -> int:
-    return int((jobs.home.path / "jobs" / "keeper").read_text().split()[0])
+def watchdog(jobs: Jobs) -> int:
+    return int((jobs.home.path / "jobs" / "watchdog").read_text().split()[0])
 
 
 def fails(jobs: Jobs, *args: str, code: int, says: str) -> None:
@@ -75,7 +75,7 @@ def fails(jobs: Jobs, *args: str, code: int, says: str) -> None:
 
 
 def kill_all_of_head(jobs: Jobs) -> None:
-    pids = [keeper(jobs), jobs.head_pid()]
+    pids = [watchdog(jobs), jobs.head_pid()]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     assert wait_gone(pids) == []
@@ -136,7 +136,7 @@ def test_a_journal_that_cannot_be_read(jobs: Jobs) -> None:
 def test_a_journal_that_is_damaged_while_the_head_is_away(jobs: Jobs) -> None:
     before = sleepers(jobs)
     path = journal(jobs)
-    kept = keeper(jobs)
+    kept = watchdog(jobs)
     os.kill(kept, signal.SIGSTOP)  # until the file is as it will be found
     os.kill(jobs.head_pid(), signal.SIGKILL)
     wait_gone([jobs.head_pid()])
@@ -144,7 +144,7 @@ def test_a_journal_that_is_damaged_while_the_head_is_away(jobs: Jobs) -> None:
     for p in good:
         p.write_bytes(b"garbage" * 1000)
     os.kill(kept, signal.SIGCONT)
-    until(lambda: "damaged" in (path.parent / "keeper").read_text())
+    until(lambda: "damaged" in (path.parent / "watchdog").read_text())
     fails(jobs, "get", "job/luck", code=3, says="it is damaged. Move it away")
     fails(jobs, "submit", "job.yaml", code=3, says="tries again")
     for p, data in good.items():
@@ -246,7 +246,7 @@ def test_a_disk_that_is_full_after_a_change(jobs: Jobs) -> None:
 def test_a_disk_that_cannot_be_written(jobs: Jobs) -> None:
     before = sleepers(jobs)
     path = journal(jobs)
-    kept = keeper(jobs)
+    kept = watchdog(jobs)
     os.kill(kept, signal.SIGSTOP)  # until the file is as it will be found
     os.kill(jobs.head_pid(), signal.SIGKILL)
     with mounted(path, "--bind", str(path)) as can:
@@ -256,7 +256,7 @@ def test_a_disk_that_cannot_be_written(jobs: Jobs) -> None:
         os.kill(kept, signal.SIGCONT)
         if can:
             says = "Read-only file system"
-            until(lambda: says in (path.parent / "keeper").read_text())
+            until(lambda: says in (path.parent / "watchdog").read_text())
             fails(jobs, "list", "jobs", code=3, says=says)
     wait_back(jobs, before)
 
@@ -492,7 +492,7 @@ def test_a_program_that_is_replaced(jobs: Jobs) -> None:
     before = until(lambda: len(w := jobs.workers()) == 4 and w)
     program.unlink()
     os.kill(jobs.head_pid(), signal.SIGKILL)
-    until(lambda: "cannot run" in (journal(jobs).parent / "keeper").read_text())
+    until(lambda: "cannot run" in (journal(jobs).parent / "watchdog").read_text())
     fails(jobs, "get", "job/luck", code=3, says="No such file or directory")
     shutil.copy2(CLI, program)
     wait_back(jobs, before)

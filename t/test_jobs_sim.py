@@ -40,7 +40,7 @@ def test_a_simulated_job(jobs: Jobs) -> None:  # noqa: F811
     jobs.wait_stage("what-if", "suspended")
     jobs.run("resume", "what-if")
     running(16)
-    assert len(processes(jobs.mark)) == len(before)  # keeper and head
+    assert len(processes(jobs.mark)) == len(before)  # watchdog and head
     jobs.run("stop", "job", "what-if")
     jobs.run("wait", "what-if", code=143)
     assert jobs.run("logs", "--job", "what-if", code=5)

@@ -107,11 +107,11 @@ def test_a_head_that_cannot_be_started_is_tried_again(jobs: Jobs) -> None:  # no
     jobs.run("submit", "job.yaml")
     jobs.run("wait", "one")
     folder = jobs.home.path / "jobs"
-    keeper = int((folder / "keeper").read_text().splitlines()[0])
-    count = len(os.listdir(f"/proc/{keeper}/fd"))  # one of them ends with the head
-    before = resource.prlimit(keeper, resource.RLIMIT_NOFILE)
-    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (count, before[1]))
+    watchdog = int((folder / "watchdog").read_text().splitlines()[0])
+    count = len(os.listdir(f"/proc/{watchdog}/fd"))  # one of them ends with the head
+    before = resource.prlimit(watchdog, resource.RLIMIT_NOFILE)
+    resource.prlimit(watchdog, resource.RLIMIT_NOFILE, (count, before[1]))
     os.kill(jobs.head_pid(), signal.SIGKILL)
-    until(lambda: "it cannot be started: Too many" in (folder / "keeper").read_text())
-    resource.prlimit(keeper, resource.RLIMIT_NOFILE, before)
+    until(lambda: "it cannot be started: Too many" in (folder / "watchdog").read_text())
+    resource.prlimit(watchdog, resource.RLIMIT_NOFILE, before)
     until(lambda: "one" in jobs.run("list", "jobs"))

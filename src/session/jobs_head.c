@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How long one is waited for that nobody starts again, but perhaps systemd its keeper; or that
+/* How long one is waited for that nobody starts again, but perhaps systemd its watchdog; or that
  * could not come up last time. */
 #define UNKEPT_NS (2 * MS_NS_PER_S)
 #define FAILED_NS (1 * MS_NS_PER_S)
@@ -30,22 +30,23 @@ static void pause_some(void)
 
 /* ---- which ------------------------------------------------------------------------- */
 
-void ms_jobs_look_for_keeper(struct ms_jobs_absent *a)
+void ms_jobs_look_for_watchdog(struct ms_jobs_absent *a)
 {
     char root[MS_SESSION_DIR_MAX], path[PATH_MAX], text[sizeof a->why + 16] = "";
     char name[32] = "", *end = text;
 
-    a->is_kept = false;
+    a->is_watched = false;
     a->why[0] = 0;
     if (ms_session_root(root, NULL) < 0)
         return;
-    snprintf(path, sizeof path, "%s/" MS_JOBS_SESSION "/" MS_JOBS_KEEPER, root);
+    snprintf(path, sizeof path, "%s/" MS_JOBS_SESSION "/" MS_JOBS_WATCHDOG, root);
     if (ms_tree_read(AT_FDCWD, path, text, sizeof text) <= 0)
         return;
-    a->keeper = (pid_t)strtol(text, &end, 10);
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)a->keeper);
-    a->is_kept = a->keeper > 0 && ms_tree_read(AT_FDCWD, path, name, sizeof name) > 0 &&
-                 strcmp(name, MS_JOBS_KEEPER_NAME "\n") == 0;
+    a->watchdog = (pid_t)strtol(text, &end, 10);
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)a->watchdog);
+    a->is_watched = a->watchdog > 0 &&
+                    ms_tree_read(AT_FDCWD, path, name, sizeof name) > 0 &&
+                    strcmp(name, MS_JOBS_WATCHDOG_NAME "\n") == 0;
     if (*end == '\n')
         snprintf(a->why, sizeof a->why, "%.*s", (int)strcspn(end + 1, "\n"), end + 1);
 }
@@ -70,7 +71,7 @@ choose(const struct ms_session *all, size_t count, struct ms_jobs_absent *absent
         only = s;
         daemons++;
     }
-    ms_jobs_look_for_keeper(absent);
+    ms_jobs_look_for_watchdog(absent);
     return daemons == 1 ? only : NULL;
 }
 
@@ -79,7 +80,7 @@ static bool may_come(const struct ms_jobs_absent *a)
 {
     int64_t patience_ns = 0;
 
-    if (a->is_kept)
+    if (a->is_watched)
         patience_ns = a->why[0] ? FAILED_NS : MS_TOOL_BACK_NS;
     else if (a->was_killed && !a->starts)
         patience_ns = UNKEPT_NS;
@@ -89,20 +90,20 @@ static bool may_come(const struct ms_jobs_absent *a)
 /* Why there is none, for a person. */
 static int explain(const struct ms_jobs_absent *a, struct ms_error *err)
 {
-    if (a->is_kept && a->why[0])
+    if (a->is_watched && a->why[0])
         return ms_error_set(
             err,
             -ENOENT,
             "the head for jobs cannot start: %s; process %d tries again",
             a->why,
-            (int)a->keeper);
+            (int)a->watchdog);
     if (a->was_killed)
         return ms_error_set(
             err,
             -ENOENT,
             "the head for jobs was killed, and %s; `muster submit FILE` "
             "starts one that goes on with its jobs",
-            a->is_kept ? "is not back yet" : "nobody starts it again");
+            a->is_watched ? "is not back yet" : "nobody starts it again");
     return ms_error_set(
         err,
         -ENOENT,

@@ -25,21 +25,21 @@ struct ms_jobs_head {
 
 /* The process above that head, which starts it again, has a file in its folder: its number, and
  * in the second line why the last head has not come up. */
-#define MS_JOBS_KEEPER      "keeper"
-#define MS_JOBS_KEEPER_NAME "muster-keep" /* as ps shows it */
+#define MS_JOBS_WATCHDOG      "watchdog"
+#define MS_JOBS_WATCHDOG_NAME "muster-keep" /* as ps shows it */
 
 /* What is known of a head that is not there. */
 struct ms_jobs_absent {
     int64_t since_ns; /* the caller's: when it began to look */
     bool starts;      /* the caller's: it starts one unless there is such a process */
     bool was_killed;  /* it has not ended in order */
-    bool is_kept;     /* there is a process that starts it again: */
-    pid_t keeper;
+    bool is_watched;  /* there is a process that starts it again: */
+    pid_t watchdog;
     char why[384]; /* the last one has not come up; "": it has */
 };
 
 /* Whether there is a process that starts it again, and what it says. */
-void ms_jobs_look_for_keeper(struct ms_jobs_absent *absent);
+void ms_jobs_look_for_watchdog(struct ms_jobs_absent *absent);
 
 /* The head on this machine; one that may come (back) is waited for, and anyone for `least_ns`.
  * 0; -ENOENT: there is none, and *absent says what is known of it; else why it cannot be

@@ -13,8 +13,8 @@ static int
 start_head(const struct ms_cli *cli, struct ms_jobs_head *head, struct ms_error *err)
 {
     struct ms_jobs_absent absent = {0};
-    const char *kept_by = "";
-    int rc = ms_keep_start(&kept_by, err);
+    const char *watched_by = "";
+    int rc = ms_watchdog_start(&watched_by, err);
 
     if (rc < 0) /* perhaps another command has started one at the same time */
         return ms_jobs_head_await(head, &absent, OTHERS_NS, NULL) == 0 ? 0 : rc;
@@ -26,7 +26,7 @@ start_head(const struct ms_cli *cli, struct ms_jobs_head *head, struct ms_error 
                 "muster %s: a head for jobs was started; %s starts it again if it is "
                 "killed\n",
                 cli->command->name,
-                kept_by);
+                watched_by);
     return rc;
 }
 
@@ -45,7 +45,7 @@ enum ms_exit ms_jobs_target(struct ms_target *t,
     if (ms_target_is_remote(cli) || ms_cli_has(cli, MS_OPT_SESSION))
         return ms_target_init(t, cli);
     rc = ms_jobs_head_find(job, &head, &absent, &why);
-    if (rc == -ENOENT && start && !absent.is_kept)
+    if (rc == -ENOENT && start && !absent.is_watched)
         rc = start_head(cli, &head, &why);
     code = rc == 0         ? ms_target_init_jobs(t, cli, &head)
            : rc == -ENOENT ? MS_EXIT_NOT_RUNNING

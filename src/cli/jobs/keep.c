@@ -27,9 +27,9 @@
  * ends this too. FD is closed when the head has said where it listens, or gets what says why
  * there will be none; "-": nobody waits for that. SIGTERM is passed on.
  *
- * While it runs, the file `keeper` in the session's folder has its process and why the last
+ * While it runs, the file `watchdog` in the session's folder has its process and why the last
  * head has not come up, for commands that find no head. `port` has the port, for the next
- * keeper, and logs/head.log what heads said and how they ended. */
+ * watchdog, and logs/head.log what heads said and how they ended. */
 
 /* A head that lived less long is started again later each time, up to PAUSE_NS << LATER_MAX,
  * or LATER_UP_MAX if it had come up. */
@@ -92,7 +92,7 @@ static void write_file(const char *name, long number, const char *text)
 
 static void note(const char *why)
 {
-    write_file(MS_JOBS_KEEPER, getpid(), why);
+    write_file(MS_JOBS_WATCHDOG, getpid(), why);
 }
 
 /* The first line of what it said. */
@@ -146,12 +146,13 @@ static void forget_note(void)
     struct ms_jobs_absent known = {0};
     char path[PATH_MAX];
 
-    ms_jobs_look_for_keeper(&known);
-    if (known.is_kept && known.keeper == getpid() && path_of(MS_JOBS_KEEPER, path) == 0)
+    ms_jobs_look_for_watchdog(&known);
+    if (known.is_watched && known.watchdog == getpid() &&
+        path_of(MS_JOBS_WATCHDOG, path) == 0)
         unlink(path);
 }
 
-/* ---- the supervisor ---------------------------------------------------------------- */
+/* ---- the watchdog ------------------------------------------------------------------ */
 
 static void run_head(const struct keep *k, char *const *words, int out)
 {
@@ -309,7 +310,7 @@ static bool is_another(struct keep *k, int status, int64_t begun_ns)
                     : WIFSIGNALED(status) && k->later < KILLED_MAX;
 }
 
-/* That of the keeper before, or 0: its agents may still be there. */
+/* That of the watchdog before, or 0: its agents may still be there. */
 static in_port_t last_port(void)
 {
     char path[PATH_MAX], text[16] = "";
@@ -366,7 +367,7 @@ enum ms_exit ms_cmd_keep(const struct ms_cli *cli)
     if (hold_port(&k) < 0)
         return ms_out_fail(
             cli, MS_EXIT_FAILED, "no port of loopback can be had: %s", strerror(errno));
-    ms_proc_set_name(MS_JOBS_KEEPER_NAME);
+    ms_proc_set_name(MS_JOBS_WATCHDOG_NAME);
     k.signal_fd = ms_signals_open(watched, &k.before);
     for (;;) {
         begun_ns = ms_now_ns();

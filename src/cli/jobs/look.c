@@ -218,7 +218,7 @@ enum ms_exit ms_jobs_get(const struct ms_cli *cli, const char *name)
 
 /* ---- wait -------------------------------------------------------------------------- */
 
-/* A head that is away is waited for: its supervisor starts it again. */
+/* A head that is away is waited for: its watchdog starts it again. */
 static enum ms_exit ask_wait(struct ms_target *t,
                              const char *name,
                              int64_t until_ns,

@@ -147,7 +147,7 @@ static int spawn(const char *path, int ready, struct ms_error *err)
     return rc;
 }
 
-static int start_keeper(const char *path, struct ms_error *err)
+static int start_watchdog(const char *path, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_fd) int ours = -1;
     int ends[2], rc;
@@ -160,15 +160,15 @@ static int start_keeper(const char *path, struct ms_error *err)
     return rc < 0 ? rc : wait_ready(ours, err);
 }
 
-int ms_keep_start(const char **kept_by, struct ms_error *err)
+int ms_watchdog_start(const char **watched_by, struct ms_error *err)
 {
     char path[PATH_MAX] = "";
 
     if (readlink("/proc/self/exe", path, sizeof path - 1) < 0)
         return ms_error_sys(err, -errno, "cannot start a head for jobs");
-    *kept_by = "a unit of systemd";
+    *watched_by = "a unit of systemd";
     if (start_unit(path))
         return 0;
-    *kept_by = "a process of its own, `muster keep`";
-    return start_keeper(path, err);
+    *watched_by = "a process of its own, `muster keep`";
+    return start_watchdog(path, err);
 }

@@ -348,7 +348,7 @@ static enum ms_exit follow_once(struct follow *f)
     return code;
 }
 
-/* A head of jobs may be on its way back: its supervisor starts it again. */
+/* A head of jobs may be on its way back: its watchdog starts it again. */
 static enum ms_exit look_again(struct ms_remote_logs *logs)
 {
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
