@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-uint32_t ms_role_index(const struct ms_job_core *c, const struct ms_core_role *r)
+uint32_t ms_core_role_index(const struct ms_job_core *c, const struct ms_core_role *r)
 {
     return (uint32_t)(r - c->roles);
 }

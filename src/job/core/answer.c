@@ -14,19 +14,19 @@ static void runs(struct ms_job_core *c, struct ms_core_role *r, struct ms_core_s
 {
     s->started_ns = s->work_ns = c->now_ns;
     s->flags = 0;
-    ms_slot_set(r, s, MS_JOB_SLOT_RUNNING);
+    ms_core_slot_set(r, s, MS_JOB_SLOT_RUNNING);
 }
 
 /* The last ranks are gone. */
 static void shrunk(struct ms_core_role *r)
 {
     for (uint32_t i = r->op_count; i < r->size; i++)
-        ms_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
+        ms_core_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
     r->size = r->op_count;
     r->next_size = 0;
     r->is_drained = false;
     r->drain_op = 0;
-    ms_role_look_for_retry(r);
+    ms_core_role_look_for_retry(r);
 }
 
 static void say_done(struct ms_job_core *c, const struct ms_core_role *r, uint8_t doing)
@@ -40,7 +40,7 @@ static void say_done(struct ms_job_core *c, const struct ms_core_role *r, uint8_
 
     ms_say(c,
            MS_JOB_INFO,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            MS_JOB_CAUSE_NONE,
            "role %s %s: %u of %u processes run",
@@ -80,7 +80,7 @@ static void wait_free(struct ms_core_role *r, struct ms_core_slot *s, int64_t re
     s->retry_ns = retry_ns;
     if (retry_ns < r->slot_retry_ns)
         r->slot_retry_ns = retry_ns;
-    ms_slot_set(r, s, MS_JOB_SLOT_WAITING);
+    ms_core_slot_set(r, s, MS_JOB_SLOT_WAITING);
 }
 
 /* What it would have started is not there; nobody is to blame. */
@@ -88,7 +88,7 @@ static void undo(struct ms_core_role *r, uint8_t doing, int64_t retry_ns)
 {
     if (doing == MS_JOB_DO_RESIZE && r->op_count > r->op_size) {
         for (uint32_t i = r->op_size; i < r->size; i++)
-            ms_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
+            ms_core_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
         r->size = r->op_size;
     }
     MS_EACH_BUSY(r, i)
@@ -96,7 +96,7 @@ static void undo(struct ms_core_role *r, uint8_t doing, int64_t retry_ns)
         struct ms_core_slot *s = &r->slots[i];
 
         if (doing == MS_JOB_DO_CREATE)
-            ms_slot_set(r, s, MS_JOB_SLOT_ABSENT);
+            ms_core_slot_set(r, s, MS_JOB_SLOT_ABSENT);
         else if (s->state == MS_JOB_SLOT_STARTING)
             wait_free(r, s, retry_ns);
     }
@@ -145,7 +145,7 @@ static void no_room(struct ms_job_core *c,
     if (r->waits == 0)
         ms_say(c,
                MS_JOB_WARNING,
-               ms_role_index(c, r),
+               ms_core_role_index(c, r),
                MS_JOB_ALL_RANKS,
                MS_JOB_NO_CAPACITY,
                "role %s waits for room, there is some for %u more: %s",
@@ -168,10 +168,10 @@ not_resized(struct ms_job_core *c, struct ms_core_role *r, const struct ms_job_e
     r->wanted = r->size;
     r->next_size = 0;
     r->is_drained = false;
-    ms_role_look_for_retry(r);
+    ms_core_role_look_for_retry(r);
     ms_say(c,
            MS_JOB_ERROR,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            MS_JOB_START_FAILED,
            "role %s stays at %u processes: %s",
@@ -188,10 +188,10 @@ reports_end(struct ms_job_core *c, struct ms_core_role *r, const struct ms_job_e
     for (size_t i = 0; i < e->report_count; i++) {
         const struct ms_job_report *p = &e->reports[i];
 
-        if (p->role != ms_role_index(c, r) || p->seen != MS_JOB_SEEN_ENDED ||
+        if (p->role != ms_core_role_index(c, r) || p->seen != MS_JOB_SEEN_ENDED ||
             p->cause == MS_JOB_SUCCEEDED)
             continue;
-        ms_slot_ended(c, r, p, text);
+        ms_core_slot_ended(c, r, p, text);
         text = NULL;
     }
 }
@@ -211,7 +211,7 @@ static void blame_all(struct ms_job_core *c, struct ms_core_role *r)
         s->code = 0;
         s->signaled = 0;
         s->ended_ns = c->now_ns;
-        ms_slot_set(r, s, MS_JOB_SLOT_DEAD);
+        ms_core_slot_set(r, s, MS_JOB_SLOT_DEAD);
     }
 }
 
@@ -239,7 +239,7 @@ static void failed(struct ms_job_core *c,
     if (doing != MS_JOB_DO_CREATE)
         r->is_restart_due = false; /* it is decided anew */
     else if (rank < r->spec->max)
-        ms_role_failed(c, r, rank, r->slots[rank].cause);
+        ms_core_role_failed(c, r, rank, r->slots[rank].cause);
 }
 
 static void not_done(struct ms_job_core *c,
@@ -263,7 +263,8 @@ static void not_done(struct ms_job_core *c,
     else {
         ms_text_keep(r->text, sizeof r->text, e->text);
         undo(r, doing, MS_NEVER);
-        ms_role_give_up(c, r, MS_JOB_ALL_RANKS, MS_JOB_START_FAILED, "it was refused");
+        ms_core_role_give_up(
+            c, r, MS_JOB_ALL_RANKS, MS_JOB_START_FAILED, "it was refused");
     }
 }
 
@@ -282,14 +283,14 @@ destroyed(struct ms_job_core *c, struct ms_core_role *r, const struct ms_job_eve
     if (e->what == MS_JOB_NOT_DONE)
         ms_say(c,
                MS_JOB_ERROR,
-               ms_role_index(c, r),
+               ms_core_role_index(c, r),
                MS_JOB_ALL_RANKS,
                MS_JOB_CAUSE_NONE,
                "role %s did not end, tried %u times: %s",
                r->spec->name,
                MS_CORE_TRIES_MAX,
                reason(e));
-    ms_role_clear(c, r);
+    ms_core_role_clear(c, r);
     r->waits = 0;
     if (!ms_core_goes_down(c) || c->stage != MS_JOB_STAGE_RESTARTING)
         r->retry_ns = 0;
@@ -302,9 +303,9 @@ static void drained(struct ms_core_role *r)
     r->is_drained = true;
 }
 
-void ms_role_answer(struct ms_job_core *c,
-                    struct ms_core_role *r,
-                    const struct ms_job_event *e)
+void ms_core_role_answer(struct ms_job_core *c,
+                         struct ms_core_role *r,
+                         const struct ms_job_event *e)
 {
     uint8_t doing = r->doing;
 

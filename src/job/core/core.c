@@ -151,7 +151,7 @@ static bool is_busy(uint8_t state)
            state == MS_JOB_SLOT_DEAD || state == MS_JOB_SLOT_WAITING;
 }
 
-void ms_slot_set(struct ms_core_role *r, struct ms_core_slot *s, uint8_t state)
+void ms_core_slot_set(struct ms_core_role *r, struct ms_core_slot *s, uint8_t state)
 {
     size_t i = (size_t)(s - r->slots);
 
@@ -165,7 +165,7 @@ void ms_slot_set(struct ms_core_role *r, struct ms_core_slot *s, uint8_t state)
         r->busy[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
-uint32_t ms_role_next_busy(const struct ms_core_role *r, uint32_t from)
+uint32_t ms_core_role_next_busy(const struct ms_core_role *r, uint32_t from)
 {
     uint32_t max = r->spec->max;
     size_t word = from / 64;
@@ -214,13 +214,13 @@ static void take_answer(struct ms_job_core *c, const struct ms_job_event *e)
     if (ms_capacity_answer(c, e))
         return;
     if (c->driver.op == e->id || c->driver.dump_op == e->id) {
-        ms_driver_answer(c, e);
+        ms_core_driver_answer(c, e);
         return;
     }
     for (uint32_t i = 0; i < c->spec.role_count; i++)
         if (c->roles[i].op == e->id || c->roles[i].dump_op == e->id ||
             c->roles[i].drain_op == e->id || c->roles[i].stray_op == e->id) {
-            ms_role_answer(c, &c->roles[i], e);
+            ms_core_role_answer(c, &c->roles[i], e);
             return;
         }
 }
@@ -233,9 +233,9 @@ static void take_exited(struct ms_job_core *c, const struct ms_job_event *e)
         const struct ms_job_report *p = &e->reports[i];
 
         if (p->role == MS_JOB_DRIVER)
-            ms_driver_ended(c, p, text);
+            ms_core_driver_ended(c, p, text);
         else
-            ms_slot_ended(c, &c->roles[p->role], p, text);
+            ms_core_slot_ended(c, &c->roles[p->role], p, text);
         text = NULL; /* it is the first one's */
     }
 }
@@ -290,7 +290,7 @@ static void take_room(struct ms_job_core *c, const struct ms_job_event *e)
 {
     (void)e;
     for (uint32_t i = 0; i < c->spec.role_count; i++)
-        ms_role_try_now(c, &c->roles[i]);
+        ms_core_role_try_now(c, &c->roles[i]);
 }
 
 static void take_tick(struct ms_job_core *c, const struct ms_job_event *e)

@@ -193,16 +193,16 @@ struct ms_job_core {
 /* Arrays for c->spec, and the roles in their first state. 0 or -ENOMEM. */
 int ms_core_allocate(struct ms_job_core *c);
 /* The next slot from there on that is not at rest; spec->max: there is none. */
-uint32_t ms_role_next_busy(const struct ms_core_role *r, uint32_t from);
+uint32_t ms_core_role_next_busy(const struct ms_core_role *r, uint32_t from);
 #define MS_EACH_BUSY(r, i)                                                             \
-    for (uint32_t i = ms_role_next_busy(r, 0); i < (r)->spec->max;                     \
-         i = ms_role_next_busy(r, i + 1))
-static inline bool ms_slot_is_live(const struct ms_core_slot *s)
+    for (uint32_t i = ms_core_role_next_busy(r, 0); i < (r)->spec->max;                \
+         i = ms_core_role_next_busy(r, i + 1))
+static inline bool ms_core_slot_is_live(const struct ms_core_slot *s)
 {
     return s->state == MS_JOB_SLOT_STARTING || s->state == MS_JOB_SLOT_RUNNING ||
            s->state == MS_JOB_SLOT_UNKNOWN;
 }
-void ms_slot_set(struct ms_core_role *r, struct ms_core_slot *s, uint8_t state);
+void ms_core_slot_set(struct ms_core_role *r, struct ms_core_slot *s, uint8_t state);
 void ms_stage_set(struct ms_job_core *c, uint8_t stage);
 static inline bool ms_core_goes_up(const struct ms_job_core *c)
 {
@@ -242,7 +242,7 @@ void ms_say(struct ms_job_core *c,
             enum ms_job_cause cause,
             const char *fmt,
             ...) __attribute__((format(printf, 6, 7)));
-uint32_t ms_role_index(const struct ms_job_core *c, const struct ms_core_role *r);
+uint32_t ms_core_role_index(const struct ms_job_core *c, const struct ms_core_role *r);
 
 /* ---- stage.c ----------------------------------------------------------------------- */
 
@@ -277,63 +277,65 @@ void ms_capacity_strike(struct ms_job_core *c,
 
 /* ---- role.c ------------------------------------------------------------------------ */
 
-void ms_role_up(struct ms_job_core *c, struct ms_core_role *r);
+void ms_core_role_up(struct ms_job_core *c, struct ms_core_role *r);
 /* True: nothing of it is left. */
-bool ms_role_down(struct ms_job_core *c, struct ms_core_role *r);
-bool ms_role_is_ready(const struct ms_core_role *r);
-bool ms_role_has_succeeded(const struct ms_core_role *r);
+bool ms_core_role_down(struct ms_job_core *c, struct ms_core_role *r);
+bool ms_core_role_is_ready(const struct ms_core_role *r);
+bool ms_core_role_has_succeeded(const struct ms_core_role *r);
 /* No slot of it has a process. */
-void ms_role_clear(struct ms_job_core *c, struct ms_core_role *r);
-void ms_role_restart(struct ms_job_core *c, struct ms_core_role *r, int64_t retry_ns);
+void ms_core_role_clear(struct ms_job_core *c, struct ms_core_role *r);
+void ms_core_role_restart(struct ms_job_core *c,
+                          struct ms_core_role *r,
+                          int64_t retry_ns);
 /* The action under way once more, after a recovery. */
-void ms_role_act_again(struct ms_job_core *c, struct ms_core_role *r);
+void ms_core_role_act_again(struct ms_job_core *c, struct ms_core_role *r);
 /* The ranks that stay: not the last ones, if they are on their way out. */
-uint32_t ms_role_kept(const struct ms_core_role *r);
+uint32_t ms_core_role_kept(const struct ms_core_role *r);
 
 /* There may be room now for what has waited for it. */
-void ms_role_try_now(const struct ms_job_core *c, struct ms_core_role *r);
+void ms_core_role_try_now(const struct ms_job_core *c, struct ms_core_role *r);
 /* Find slot_retry_ns again. */
-void ms_role_look_for_retry(struct ms_core_role *r);
+void ms_core_role_look_for_retry(struct ms_core_role *r);
 
 /* ---- answer.c ---------------------------------------------------------------------- */
 
-void ms_role_answer(struct ms_job_core *c,
-                    struct ms_core_role *r,
-                    const struct ms_job_event *e);
+void ms_core_role_answer(struct ms_job_core *c,
+                         struct ms_core_role *r,
+                         const struct ms_job_event *e);
 
 /* ---- decide.c ---------------------------------------------------------------------- */
 
 /* "now" or "in 1.5 s". */
 const char *ms_text_after(char out[32], int64_t ns);
 /* A process of a slot has ended; nothing happens if it is not the current one. */
-void ms_slot_ended(struct ms_job_core *c,
-                   struct ms_core_role *r,
-                   const struct ms_job_report *p,
-                   const char *text);
+void ms_core_slot_ended(struct ms_job_core *c,
+                        struct ms_core_role *r,
+                        const struct ms_job_report *p,
+                        const char *text);
 /* Decide of all DEAD slots. */
-void ms_role_decide(struct ms_job_core *c, struct ms_core_role *r);
+void ms_core_role_decide(struct ms_job_core *c, struct ms_core_role *r);
 /* Its creation has failed by this cause, on this rank. */
-void ms_role_failed(struct ms_job_core *c,
-                    struct ms_core_role *r,
-                    uint32_t rank,
-                    enum ms_job_cause cause);
+void ms_core_role_failed(struct ms_job_core *c,
+                         struct ms_core_role *r,
+                         uint32_t rank,
+                         enum ms_job_cause cause);
 /* There is no use in trying again. */
-void ms_role_give_up(struct ms_job_core *c,
-                     struct ms_core_role *r,
-                     uint32_t rank,
-                     enum ms_job_cause cause,
-                     const char *why);
+void ms_core_role_give_up(struct ms_job_core *c,
+                          struct ms_core_role *r,
+                          uint32_t rank,
+                          enum ms_job_cause cause,
+                          const char *why);
 
 /* ---- driver.c ---------------------------------------------------------------------- */
 
 /* `is_ready`: its roles are there. */
-void ms_driver_up(struct ms_job_core *c, bool is_ready);
-bool ms_driver_down(struct ms_job_core *c); /* true: it has ended */
-void ms_driver_answer(struct ms_job_core *c, const struct ms_job_event *e);
-void ms_driver_hung(struct ms_job_core *c);
-void ms_driver_ended(struct ms_job_core *c,
-                     const struct ms_job_report *p,
-                     const char *text);
+void ms_core_driver_up(struct ms_job_core *c, bool is_ready);
+bool ms_core_driver_down(struct ms_job_core *c); /* true: it has ended */
+void ms_core_driver_answer(struct ms_job_core *c, const struct ms_job_event *e);
+void ms_core_driver_hung(struct ms_job_core *c);
+void ms_core_driver_ended(struct ms_job_core *c,
+                          const struct ms_job_report *p,
+                          const char *text);
 
 /* ---- user.c, recover.c, hang.c ----------------------------------------------------- */
 

@@ -98,7 +98,7 @@ static void say_ended(struct ms_job_core *c,
             how, sizeof how, ", %s %d", p->signaled ? "signal" : "exit code", p->code);
     ms_say(c,
            p->cause == MS_JOB_SUCCEEDED ? MS_JOB_INFO : MS_JOB_WARNING,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            p->rank,
            p->cause,
            "%s/%u ended: %s%s%s%s%s%s",
@@ -120,21 +120,21 @@ static uint8_t ended_state(const struct ms_job_core *c, const struct ms_job_repo
     return ms_core_goes_up(c) ? MS_JOB_SLOT_DEAD : MS_JOB_SLOT_ABSENT;
 }
 
-void ms_slot_ended(struct ms_job_core *c,
-                   struct ms_core_role *r,
-                   const struct ms_job_report *p,
-                   const char *text)
+void ms_core_slot_ended(struct ms_job_core *c,
+                        struct ms_core_role *r,
+                        const struct ms_job_report *p,
+                        const char *text)
 {
     struct ms_core_slot *s = &r->slots[p->rank];
 
-    if (p->incarnation != s->incarnation || !ms_slot_is_live(s))
+    if (p->incarnation != s->incarnation || !ms_core_slot_is_live(s))
         return;
     s->ended_ns = c->now_ns;
     s->cause = p->cause;
     s->code = p->code;
     s->signaled = p->signaled != 0;
     s->mark = p->cause == MS_JOB_APPLICATION ? ms_error_mark(text, p->code) : 0;
-    ms_slot_set(r, s, ended_state(c, p));
+    ms_core_slot_set(r, s, ended_state(c, p));
     if (text && p->cause != MS_JOB_SUCCEEDED)
         ms_text_keep(r->text, sizeof r->text, text);
     if (text || r->counts[MS_JOB_SLOT_DEAD] <= SAID_ONE_BY_ONE)
@@ -155,7 +155,7 @@ static void give_up_role(struct ms_job_core *c,
     r->is_given_up = true;
     ms_say(c,
            MS_JOB_ERROR,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            cause,
            "role %s is given up: %s; it is not critical, the job goes on",
@@ -163,11 +163,11 @@ static void give_up_role(struct ms_job_core *c,
            why);
 }
 
-void ms_role_give_up(struct ms_job_core *c,
-                     struct ms_core_role *r,
-                     uint32_t rank,
-                     enum ms_job_cause cause,
-                     const char *why)
+void ms_core_role_give_up(struct ms_job_core *c,
+                          struct ms_core_role *r,
+                          uint32_t rank,
+                          enum ms_job_cause cause,
+                          const char *why)
 {
     char who[MS_NAME_MAX + 16];
     int32_t code = 1;
@@ -209,7 +209,7 @@ static void escalate_job(struct ms_job_core *c,
                  sizeof why,
                  "the budget of %u restarts for it is spent",
                  r->spec->budget[cause]);
-        ms_role_give_up(c, r, rank, cause, why);
+        ms_core_role_give_up(c, r, rank, cause, why);
         return;
     }
     c->escalations++;
@@ -217,7 +217,7 @@ static void escalate_job(struct ms_job_core *c,
         snprintf(most, sizeof most, "%u", c->spec.job_restarts_max);
     ms_say(c,
            MS_JOB_WARNING,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            cause,
            "role %s has spent its budget: the job restarts (%u of %s)",
@@ -252,7 +252,7 @@ static bool stop_early(struct ms_job_core *c, struct ms_core_role *r, uint32_t r
     if (!is_same_too_often(c, r, &r->slots[rank]))
         return false;
     snprintf(why, sizeof why, "the same error came %u times", r->error_count);
-    ms_role_give_up(c, r, rank, MS_JOB_APPLICATION, why);
+    ms_core_role_give_up(c, r, rank, MS_JOB_APPLICATION, why);
     return true;
 }
 
@@ -267,7 +267,7 @@ static void raise_memory(struct ms_job_core *c, struct ms_core_role *r)
     r->memory = (uint32_t)memory;
     ms_say(c,
            MS_JOB_INFO,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            MS_JOB_OUT_OF_MEMORY,
            "role %s asks for %u %% of its memory from now on",
@@ -294,7 +294,7 @@ static uint32_t take_blamed(struct ms_core_role *r)
             blamed = i;
         }
         s->retry_ns = MS_NEVER;
-        ms_slot_set(r, s, MS_JOB_SLOT_WAITING);
+        ms_core_slot_set(r, s, MS_JOB_SLOT_WAITING);
     }
     return blamed;
 }
@@ -333,7 +333,7 @@ static void decide_role(struct ms_job_core *c, struct ms_core_role *r)
     wait_ns = role_backoff(c, r);
     ms_say(c,
            MS_JOB_INFO,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            cause,
            "%s %s restarts %s because of %s/%u: %s (%s)",
@@ -344,7 +344,7 @@ static void decide_role(struct ms_job_core *c, struct ms_core_role *r)
            rank,
            ms_job_cause_name(cause),
            counted(count, r->spent, r->spec->budget, cause));
-    ms_role_restart(c, r, c->now_ns + wait_ns);
+    ms_core_role_restart(c, r, c->now_ns + wait_ns);
     if (is_job)
         ms_job_restart_all(c);
 }
@@ -357,11 +357,11 @@ static void escalate_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_
     struct ms_core_slot *s = &r->slots[rank];
 
     if (!r->spec->critical) {
-        ms_slot_set(r, s, MS_JOB_SLOT_GIVEN_UP);
+        ms_core_slot_set(r, s, MS_JOB_SLOT_GIVEN_UP);
         r->has_strays = true; /* one that hangs may still be there */
         ms_say(c,
                MS_JOB_WARNING,
-               ms_role_index(c, r),
+               ms_core_role_index(c, r),
                rank,
                s->cause,
                "%s/%u is given up: its %u restarts for %s are spent; the role goes on",
@@ -378,7 +378,7 @@ static void escalate_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_
     r->restarts++;
     ms_say(c,
            MS_JOB_WARNING,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            rank,
            s->cause,
            "%s/%u has spent its budget for %s: role %s restarts (%u of %u)",
@@ -392,7 +392,7 @@ static void escalate_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_
         raise_memory(c, r);
     for (uint32_t i = 0; i < r->spec->max; i++)
         memset(r->slots[i].spent, 0, sizeof r->slots[i].spent);
-    ms_role_restart(c, r, c->now_ns);
+    ms_core_role_restart(c, r, c->now_ns);
 }
 
 static int64_t slot_backoff(const struct ms_job_core *c, struct ms_core_slot *s)
@@ -420,11 +420,11 @@ again(struct ms_job_core *c, struct ms_core_role *r, uint32_t rank, bool is_said
     s->retry_ns = c->now_ns + wait_ns;
     if (s->retry_ns < r->slot_retry_ns)
         r->slot_retry_ns = s->retry_ns;
-    ms_slot_set(r, s, MS_JOB_SLOT_WAITING);
+    ms_core_slot_set(r, s, MS_JOB_SLOT_WAITING);
     if (is_said)
         ms_say(c,
                MS_JOB_INFO,
-               ms_role_index(c, r),
+               ms_core_role_index(c, r),
                rank,
                s->cause,
                "%s/%u starts again %s%s (%s)",
@@ -438,7 +438,7 @@ again(struct ms_job_core *c, struct ms_core_role *r, uint32_t rank, bool is_said
 /* Errors that came together are one. */
 static bool stop_early_rank(struct ms_job_core *c, struct ms_core_role *r)
 {
-    uint32_t kept = ms_role_kept(r);
+    uint32_t kept = ms_core_role_kept(r);
 
     MS_EACH_BUSY(r, i)
     if (i < kept && r->slots[i].state == MS_JOB_SLOT_DEAD &&
@@ -449,7 +449,7 @@ static bool stop_early_rank(struct ms_job_core *c, struct ms_core_role *r)
 
 static void decide_ranks(struct ms_job_core *c, struct ms_core_role *r)
 {
-    uint32_t kept = ms_role_kept(r), count = r->counts[MS_JOB_SLOT_DEAD];
+    uint32_t kept = ms_core_role_kept(r), count = r->counts[MS_JOB_SLOT_DEAD];
     bool is_oom = false;
 
     if (stop_early_rank(c, r))
@@ -473,7 +473,7 @@ static void decide_ranks(struct ms_job_core *c, struct ms_core_role *r)
     if (count > SAID_ONE_BY_ONE)
         ms_say(c,
                MS_JOB_INFO,
-               ms_role_index(c, r),
+               ms_core_role_index(c, r),
                MS_JOB_ALL_RANKS,
                MS_JOB_CAUSE_NONE,
                "%u ranks of %s ended; %u start again together",
@@ -482,7 +482,7 @@ static void decide_ranks(struct ms_job_core *c, struct ms_core_role *r)
                r->counts[MS_JOB_SLOT_WAITING]);
 }
 
-void ms_role_decide(struct ms_job_core *c, struct ms_core_role *r)
+void ms_core_role_decide(struct ms_job_core *c, struct ms_core_role *r)
 {
     if (r->spec->restart != MS_JOB_RESTART_RANK || r->is_restart_due || r->is_given_up)
         decide_role(c, r);
@@ -492,10 +492,10 @@ void ms_role_decide(struct ms_job_core *c, struct ms_core_role *r)
 
 /* ---- a creation has failed --------------------------------------------------------- */
 
-void ms_role_failed(struct ms_job_core *c,
-                    struct ms_core_role *r,
-                    uint32_t rank,
-                    enum ms_job_cause cause)
+void ms_core_role_failed(struct ms_job_core *c,
+                         struct ms_core_role *r,
+                         uint32_t rank,
+                         enum ms_job_cause cause)
 {
     char count[48], when[32];
     int64_t wait_ns;
@@ -514,7 +514,7 @@ void ms_role_failed(struct ms_job_core *c,
     r->retry_ns = c->now_ns + wait_ns;
     ms_say(c,
            MS_JOB_WARNING,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            cause,
            "role %s did not start: %s%s%s; it is tried again %s (%s)",

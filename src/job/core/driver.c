@@ -53,7 +53,7 @@ static bool is_stop_due(const struct ms_job_core *c)
            (c->driver.op == 0 && c->now_ns >= c->driver.retry_ns);
 }
 
-void ms_driver_up(struct ms_job_core *c, bool is_ready)
+void ms_core_driver_up(struct ms_job_core *c, bool is_ready)
 {
     uint8_t state = c->driver.state;
 
@@ -67,7 +67,7 @@ void ms_driver_up(struct ms_job_core *c, bool is_ready)
     }
 }
 
-bool ms_driver_down(struct ms_job_core *c)
+bool ms_core_driver_down(struct ms_job_core *c)
 {
     uint8_t state = c->driver.state;
 
@@ -189,9 +189,9 @@ failed(struct ms_job_core *c, const struct ms_job_report *p, const char *text)
            text ? text : "");
 }
 
-void ms_driver_ended(struct ms_job_core *c,
-                     const struct ms_job_report *p,
-                     const char *text)
+void ms_core_driver_ended(struct ms_job_core *c,
+                          const struct ms_job_report *p,
+                          const char *text)
 {
     uint8_t state = c->driver.state;
 
@@ -214,7 +214,7 @@ void ms_driver_ended(struct ms_job_core *c,
 }
 
 /* Its process is still there: it is ended before the next one, or with the job. */
-void ms_driver_hung(struct ms_job_core *c)
+void ms_core_driver_hung(struct ms_job_core *c)
 {
     struct ms_job_report p = {
         .role = MS_JOB_DRIVER, .incarnation = c->driver.attempt, .cause = MS_JOB_HANG};
@@ -266,7 +266,7 @@ static void not_stopped(struct ms_job_core *c, const struct ms_job_event *e)
     idle(c, 0);
 }
 
-void ms_driver_answer(struct ms_job_core *c, const struct ms_job_event *e)
+void ms_core_driver_answer(struct ms_job_core *c, const struct ms_job_event *e)
 {
     struct ms_core_driver *d = &c->driver;
     bool is_done = e->what == MS_JOB_DONE;

@@ -86,10 +86,11 @@ static size_t find_silent(struct ms_job_core *c, struct ms_core_role *r)
         const struct ms_core_slot *s = &r->slots[i];
 
         if (s->state == MS_JOB_SLOT_RUNNING && is_slot_silent(r, s))
-            c->suspects[count++] = (struct ms_job_report){.role = ms_role_index(c, r),
-                                                          .rank = i,
-                                                          .incarnation = s->incarnation,
-                                                          .seen = MS_JOB_SEEN_RUNNING};
+            c->suspects[count++] =
+                (struct ms_job_report){.role = ms_core_role_index(c, r),
+                                       .rank = i,
+                                       .incarnation = s->incarnation,
+                                       .seen = MS_JOB_SEEN_RUNNING};
     }
     return count;
 }
@@ -205,7 +206,7 @@ static void driver_hung(struct ms_job_core *c, const struct ms_job_event *e)
         return;
     c->driver.hang = MS_CORE_WORKS;
     if (is_driver_current(c, e))
-        ms_driver_hung(c);
+        ms_core_driver_hung(c);
     else
         ms_say(
             c, MS_JOB_WARNING, MS_JOB_DRIVER, 0, MS_JOB_HANG, "the driver works again");
@@ -274,7 +275,7 @@ void ms_hang_dumped(struct ms_job_core *c,
     r->hang = MS_CORE_DUMPED;
     ms_say(c,
            MS_JOB_WARNING,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            MS_JOB_HANG,
            "%s of %s: %s",
@@ -288,7 +289,7 @@ say_hang(struct ms_job_core *c, const struct ms_core_role *r, const char *what)
 {
     ms_say(c,
            MS_JOB_WARNING,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            MS_JOB_HANG,
            "role %s %s",
@@ -326,6 +327,6 @@ void ms_take_hung(struct ms_job_core *c, const struct ms_job_event *e)
         p.cause = MS_JOB_HANG;
         p.code = 0;
         if (r->spec->on_hang == MS_JOB_HANG_RESTART)
-            ms_slot_ended(c, r, &p, NULL);
+            ms_core_slot_ended(c, r, &p, NULL);
     }
 }

@@ -5,12 +5,12 @@
 
 static void lost(struct ms_job_core *c, struct ms_core_role *r, uint32_t rank)
 {
-    struct ms_job_report p = {.role = ms_role_index(c, r),
+    struct ms_job_report p = {.role = ms_core_role_index(c, r),
                               .rank = rank,
                               .incarnation = r->slots[rank].incarnation,
                               .cause = MS_JOB_NODE_LOST};
 
-    ms_slot_ended(c, r, &p, NULL);
+    ms_core_slot_ended(c, r, &p, NULL);
 }
 
 static void driver_lost(struct ms_job_core *c)
@@ -19,7 +19,7 @@ static void driver_lost(struct ms_job_core *c)
                               .incarnation = c->driver.attempt,
                               .cause = MS_JOB_NODE_LOST};
 
-    ms_driver_ended(c, &p, NULL);
+    ms_core_driver_ended(c, &p, NULL);
 }
 
 static bool has_unknown(const struct ms_job_core *c)
@@ -59,7 +59,7 @@ static void
 found_driver(struct ms_job_core *c, const struct ms_job_report *p, const char *text)
 {
     if (p->seen == MS_JOB_SEEN_ENDED) {
-        ms_driver_ended(c, p, text);
+        ms_core_driver_ended(c, p, text);
     } else if (c->driver.state == MS_CORE_DRIVER_UNKNOWN &&
                p->incarnation == c->driver.attempt) {
         if (p->seen == MS_JOB_SEEN_RUNNING)
@@ -79,7 +79,7 @@ static bool is_stray(const struct ms_job_core *c, const struct ms_job_report *p)
     if (p->role >= c->spec.role_count || p->rank >= c->spec.roles[p->role].max)
         return true;
     s = &c->roles[p->role].slots[p->rank];
-    return p->incarnation != s->incarnation || !ms_slot_is_live(s);
+    return p->incarnation != s->incarnation || !ms_core_slot_is_live(s);
 }
 
 static void
@@ -93,14 +93,14 @@ found_slot(struct ms_job_core *c, const struct ms_job_report *p, const char *tex
     r = &c->roles[p->role];
     s = &r->slots[p->rank];
     if (p->seen == MS_JOB_SEEN_ENDED)
-        ms_slot_ended(c, r, p, text);
+        ms_core_slot_ended(c, r, p, text);
     else if (p->incarnation != s->incarnation || s->state != MS_JOB_SLOT_UNKNOWN)
         return;
     else if (p->seen == MS_JOB_SEEN_MISSING)
         lost(c, r, p->rank);
     else {
         s->work_ns = c->now_ns;
-        ms_slot_set(r, s, MS_JOB_SLOT_RUNNING);
+        ms_core_slot_set(r, s, MS_JOB_SLOT_RUNNING);
     }
 }
 
@@ -157,7 +157,7 @@ static void forget_runs(struct ms_job_core *c)
         for (uint32_t rank = 0; rank < r->size; rank++) {
             r->slots[rank].work_ns = c->now_ns;
             if (r->slots[rank].state == MS_JOB_SLOT_RUNNING)
-                ms_slot_set(r, &r->slots[rank], MS_JOB_SLOT_UNKNOWN);
+                ms_core_slot_set(r, &r->slots[rank], MS_JOB_SLOT_UNKNOWN);
         }
     }
     c->driver.work_ns = c->now_ns;
@@ -219,7 +219,7 @@ void ms_take_recovered(struct ms_job_core *c, const struct ms_job_event *e)
     capacity_again(c);
     driver_again(c);
     for (uint32_t i = 0; i < c->spec.role_count; i++)
-        ms_role_act_again(c, &c->roles[i]);
+        ms_core_role_act_again(c, &c->roles[i]);
     take_found(c, e);
     if (e->flags & MS_JOB_COMPLETE)
         ms_unknown_lost(c);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-bool ms_role_has_succeeded(const struct ms_core_role *r)
+bool ms_core_role_has_succeeded(const struct ms_core_role *r)
 {
     uint32_t ended = r->counts[MS_JOB_SLOT_SUCCEEDED] + r->counts[MS_JOB_SLOT_GIVEN_UP];
 
@@ -16,16 +16,16 @@ static uint32_t there(const struct ms_core_role *r)
            r->counts[MS_JOB_SLOT_SUCCEEDED];
 }
 
-bool ms_role_is_ready(const struct ms_core_role *r)
+bool ms_core_role_is_ready(const struct ms_core_role *r)
 {
-    if (r->is_given_up || ms_role_has_succeeded(r))
+    if (r->is_given_up || ms_core_role_has_succeeded(r))
         return true;
     if (!r->spec->critical && r->has_failed)
         return true;
     return r->is_up && there(r) + r->counts[MS_JOB_SLOT_GIVEN_UP] >= r->spec->min;
 }
 
-uint32_t ms_role_kept(const struct ms_core_role *r)
+uint32_t ms_core_role_kept(const struct ms_core_role *r)
 {
     return r->next_size ? r->next_size : r->size;
 }
@@ -38,14 +38,14 @@ static uint32_t next_count(const struct ms_core_role *r)
     return r->room && room >= r->spec->min && room < r->wanted ? room : r->wanted;
 }
 
-void ms_role_clear(struct ms_job_core *c, struct ms_core_role *r)
+void ms_core_role_clear(struct ms_job_core *c, struct ms_core_role *r)
 {
-    bool has_succeeded = ms_role_has_succeeded(r);
+    bool has_succeeded = ms_core_role_has_succeeded(r);
 
     (void)c;
     for (uint32_t i = 0; i < r->spec->max; i++)
         if (!has_succeeded)
-            ms_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
+            ms_core_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
     r->doing = 0;
     r->op = r->dump_op = r->drain_op = r->stray_op = 0;
     r->has_strays = false;
@@ -56,7 +56,9 @@ void ms_role_clear(struct ms_job_core *c, struct ms_core_role *r)
     r->slot_retry_ns = r->pending_ns = MS_NEVER;
 }
 
-void ms_role_restart(struct ms_job_core *c, struct ms_core_role *r, int64_t retry_ns)
+void ms_core_role_restart(struct ms_job_core *c,
+                          struct ms_core_role *r,
+                          int64_t retry_ns)
 {
     (void)c;
     r->is_restart_due = true;
@@ -68,7 +70,7 @@ void ms_role_restart(struct ms_job_core *c, struct ms_core_role *r, int64_t retr
 static struct ms_job_action *
 fill(const struct ms_job_core *c, const struct ms_core_role *r, struct ms_job_action *a)
 {
-    a->role = ms_role_index(c, r);
+    a->role = ms_core_role_index(c, r);
     a->count = r->op_count;
     a->incarnation = r->op_incarnation;
     a->memory = r->memory;
@@ -95,7 +97,7 @@ static void start_slot(struct ms_core_role *r, struct ms_core_slot *s)
     s->incarnation = r->op_incarnation;
     s->started_ns = 0;
     s->flags &= MS_CORE_ELSEWHERE; /* until it runs */
-    ms_slot_set(r, s, MS_JOB_SLOT_STARTING);
+    ms_core_slot_set(r, s, MS_JOB_SLOT_STARTING);
 }
 
 /* All ranks below `count`; there are no others then. */
@@ -105,7 +107,7 @@ static void start_all(struct ms_core_role *r, uint32_t count)
         if (i < count)
             start_slot(r, &r->slots[i]);
         else
-            ms_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
+            ms_core_slot_set(r, &r->slots[i], MS_JOB_SLOT_ABSENT);
     r->size = count;
     r->slot_retry_ns = MS_NEVER;
     r->next_size = 0;
@@ -140,9 +142,9 @@ static bool has_due(const struct ms_job_core *c, const struct ms_core_role *r)
     return r->slot_retry_ns <= c->now_ns && r->counts[MS_JOB_SLOT_WAITING] > 0;
 }
 
-void ms_role_look_for_retry(struct ms_core_role *r)
+void ms_core_role_look_for_retry(struct ms_core_role *r)
 {
-    uint32_t kept = ms_role_kept(r);
+    uint32_t kept = ms_core_role_kept(r);
 
     r->slot_retry_ns = MS_NEVER;
     MS_EACH_BUSY(r, i)
@@ -151,7 +153,7 @@ void ms_role_look_for_retry(struct ms_core_role *r)
         r->slot_retry_ns = r->slots[i].retry_ns;
 }
 
-void ms_role_try_now(const struct ms_job_core *c, struct ms_core_role *r)
+void ms_core_role_try_now(const struct ms_job_core *c, struct ms_core_role *r)
 {
     if (r->waits == 0 && r->size >= r->wanted)
         return;
@@ -163,13 +165,13 @@ void ms_role_try_now(const struct ms_job_core *c, struct ms_core_role *r)
     if (r->slots[i].state == MS_JOB_SLOT_WAITING && r->slots[i].flags & MS_CORE_FREE &&
         r->slots[i].retry_ns > c->now_ns)
         r->slots[i].retry_ns = c->now_ns;
-    ms_role_look_for_retry(r);
+    ms_core_role_look_for_retry(r);
 }
 
 /* All that are due, by one action. */
 static void replace(struct ms_job_core *c, struct ms_core_role *r)
 {
-    uint32_t kept = ms_role_kept(r), room = r->room ? r->room : UINT32_MAX;
+    uint32_t kept = ms_core_role_kept(r), room = r->room ? r->room : UINT32_MAX;
     struct ms_job_action *a = NULL;
 
     MS_EACH_BUSY(r, i)
@@ -186,7 +188,7 @@ static void replace(struct ms_job_core *c, struct ms_core_role *r)
         ms_act_rank(c, a, &rank);
         start_slot(r, s);
     }
-    ms_role_look_for_retry(r);
+    ms_core_role_look_for_retry(r);
 }
 
 /* ---- another size ------------------------------------------------------------------ */
@@ -203,7 +205,7 @@ static void drain(struct ms_job_core *c, struct ms_core_role *r)
             continue;
         if (!a) {
             a = ms_act(c, MS_JOB_DO_DRAIN);
-            a->role = ms_role_index(c, r);
+            a->role = ms_core_role_index(c, r);
             a->count = r->next_size;
             r->drain_op = a->id;
         }
@@ -216,7 +218,7 @@ static void shrink(struct ms_job_core *c, struct ms_core_role *r)
 {
     if (r->next_size == 0) {
         r->next_size = r->wanted;
-        ms_role_look_for_retry(r);
+        ms_core_role_look_for_retry(r);
     }
     if (!r->is_drained && r->drain_op == 0)
         drain(c, r);
@@ -268,7 +270,7 @@ static void end_strays(struct ms_job_core *c, struct ms_core_role *r)
 {
     struct ms_job_action *a = ms_act(c, MS_JOB_DO_END_STRAYS);
 
-    a->role = ms_role_index(c, r);
+    a->role = ms_core_role_index(c, r);
     r->stray_op = a->id;
     r->has_strays = false;
     for (uint32_t i = 0; i < r->size; i++) {
@@ -302,21 +304,21 @@ static void ask(struct ms_job_core *c, struct ms_core_role *r)
         scale(c, r);
 }
 
-void ms_role_up(struct ms_job_core *c, struct ms_core_role *r)
+void ms_core_role_up(struct ms_job_core *c, struct ms_core_role *r)
 {
     if (r->is_given_up || r->doing == MS_JOB_DO_DESTROY) {
-        ms_role_down(c, r);
+        ms_core_role_down(c, r);
         return;
     }
     watch_min(c, r);
     if (r->has_strays && !r->stray_op && c->now_ns >= r->stray_retry_ns)
         end_strays(c, r);
     if (!r->doing && !c->cannot_ask && c->now_ns >= r->retry_ns &&
-        !ms_role_has_succeeded(r))
+        !ms_core_role_has_succeeded(r))
         ask(c, r);
 }
 
-bool ms_role_down(struct ms_job_core *c, struct ms_core_role *r)
+bool ms_core_role_down(struct ms_job_core *c, struct ms_core_role *r)
 {
     bool is_asked = r->doing == MS_JOB_DO_DESTROY;
 
@@ -349,7 +351,7 @@ static void ranks_again(struct ms_job_core *c,
     }
 }
 
-void ms_role_act_again(struct ms_job_core *c, struct ms_core_role *r)
+void ms_core_role_act_again(struct ms_job_core *c, struct ms_core_role *r)
 {
     struct ms_job_action *a;
 
@@ -363,7 +365,7 @@ void ms_role_act_again(struct ms_job_core *c, struct ms_core_role *r)
     }
     if (r->dump_op) {
         a = ms_act_again(c, MS_JOB_DO_DUMP_STACKS, r->dump_op);
-        a->role = ms_role_index(c, r);
+        a->role = ms_core_role_index(c, r);
         a->count = r->size;
     }
     if (r->op == 0)

@@ -68,7 +68,7 @@ walk_slot(struct ms_codec *k, struct ms_core_role *r, struct ms_core_slot *s)
     uint8_t state = s->state;
 
     ms_codec_u8(k, &state, MS_JOB_SLOT_STATES - 1);
-    ms_slot_set(r, s, state);
+    ms_core_slot_set(r, s, state);
     ms_codec_i64(k, &s->started_ns);
     ms_codec_i64(k, &s->ended_ns);
     ms_codec_i64(k, &s->retry_ns);

@@ -75,7 +75,7 @@ static bool has_succeeded(const struct ms_job_core *c)
         has_critical |= c->spec.roles[i].critical;
     for (uint32_t i = 0; i < c->spec.role_count; i++)
         if ((c->spec.roles[i].critical || !has_critical) &&
-            !ms_role_has_succeeded(&c->roles[i]))
+            !ms_core_role_has_succeeded(&c->roles[i]))
             return false;
     return true;
 }
@@ -100,7 +100,7 @@ static void decide_all(struct ms_job_core *c)
 {
     for (uint32_t i = 0; i < c->spec.role_count && ms_core_goes_up(c); i++)
         if (!c->roles[i].doing && c->roles[i].counts[MS_JOB_SLOT_DEAD])
-            ms_role_decide(c, &c->roles[i]);
+            ms_core_role_decide(c, &c->roles[i]);
     if (ms_core_goes_up(c) && !c->spec.has_driver && has_succeeded(c))
         ms_job_end(c,
                    MS_JOB_STAGE_SUCCEEDED,
@@ -120,11 +120,11 @@ static void run_up(struct ms_job_core *c)
     if (!ms_capacity_up(c))
         return;
     for (uint32_t i = 0; i < c->spec.role_count; i++) {
-        ms_role_up(c, &c->roles[i]);
-        is_ready &= ms_role_is_ready(&c->roles[i]);
+        ms_core_role_up(c, &c->roles[i]);
+        is_ready &= ms_core_role_is_ready(&c->roles[i]);
     }
     if (c->spec.has_driver)
-        ms_driver_up(c, is_ready);
+        ms_core_driver_up(c, is_ready);
     if (is_ready && is_driver_there(c))
         arrive(c);
 }
@@ -175,10 +175,10 @@ static void run_down(struct ms_job_core *c)
 {
     bool is_down = true;
 
-    if (!ms_driver_down(c))
+    if (!ms_core_driver_down(c))
         return;
     for (uint32_t i = 0; i < c->spec.role_count; i++)
-        is_down &= ms_role_down(c, &c->roles[i]);
+        is_down &= ms_core_role_down(c, &c->roles[i]);
     if (!is_down)
         return;
     if (c->stage == MS_JOB_STAGE_RESTARTING) {

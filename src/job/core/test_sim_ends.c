@@ -62,7 +62,7 @@ end_slot(struct sim_model *m, const struct ms_job_report *p, const char *text)
 {
     struct ms_core_slot *k = &m->roles[p->role].slots[p->rank];
 
-    if (p->incarnation != k->incarnation || !ms_slot_is_live(k))
+    if (p->incarnation != k->incarnation || !ms_core_slot_is_live(k))
         return;
     k->cause = p->cause;
     k->ended_ns = m->now_ns;

@@ -112,18 +112,18 @@ static void restart_role(struct ms_job_core *c, struct ms_core_role *r)
 {
     ms_say(c,
            MS_JOB_INFO,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            MS_JOB_CAUSE_NONE,
            "role %s restarts: asked for",
            r->spec->name);
     if (r->is_given_up && !r->is_up && !r->doing)
-        ms_role_clear(c, r);
+        ms_core_role_clear(c, r);
     r->is_given_up = false;
     r->error_count = 0;
     r->retry_ns = 0;
     if (r->is_up && r->doing != MS_JOB_DO_DESTROY)
-        ms_role_restart(c, r, 0);
+        ms_core_role_restart(c, r, 0);
 }
 
 static void restart_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_t rank)
@@ -134,7 +134,7 @@ static void restart_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_t
         return; /* it is about to start */
     ms_say(c,
            MS_JOB_INFO,
-           ms_role_index(c, r),
+           ms_core_role_index(c, r),
            rank,
            MS_JOB_CAUSE_NONE,
            "%s/%u restarts: asked for",
@@ -143,7 +143,7 @@ static void restart_rank(struct ms_job_core *c, struct ms_core_role *r, uint32_t
     s->flags |= MS_CORE_FREE;
     s->retry_ns = c->now_ns;
     r->slot_retry_ns = c->now_ns;
-    ms_slot_set(r, s, MS_JOB_SLOT_WAITING);
+    ms_core_slot_set(r, s, MS_JOB_SLOT_WAITING);
 }
 
 void ms_take_restart(struct ms_job_core *c, const struct ms_job_event *e)
