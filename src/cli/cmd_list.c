@@ -106,7 +106,7 @@ static void add_object(struct ms_grid *g, const struct ms_view_object *v)
     print_age(&age, o->age_ns);
     print_holders(&holders, o);
     ms_grid_add(g, NULL, "%s", v->at->node_name);
-    if (o->is_replica)
+    if (o->is_copy)
         ms_grid_add(g,
                     NULL,
                     "%s:%llu",

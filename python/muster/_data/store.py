@@ -159,7 +159,7 @@ def stored_objects() -> list[dict[str, Any]]:
             "nbytes": one["len"],
             "age": one["age_ns"] / 1e9,
             "site": one["site"],
-            "copy": one["is_replica"],
+            "copy": one["is_copy"],
             "here": one["has_bytes"],
             "spilled": one["is_spilled"],
             "holders": [

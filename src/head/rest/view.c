@@ -236,8 +236,8 @@ const char *ms_view_object_where(const Muster__StoredStatus *o)
     if (o->is_spilled)
         return "disk";
     if (o->has_bytes)
-        return o->is_replica ? "copy" : "memory";
-    return o->is_replica ? "reference" : "making";
+        return o->is_copy ? "copy" : "memory";
+    return o->is_copy ? "reference" : "making";
 }
 
 static const Muster__StoreStats *find_store(const Muster__Objects *all, uint64_t node)

@@ -20,11 +20,11 @@ static struct ms_store_peer *peer_of(void *link)
     return ((struct ms_peer_link *)link)->peer;
 }
 
-/* NULL: it is not a replica, or not one that is fetched from this peer. */
-static struct ms_replica *replica_from(const struct ms_store_peer *p,
-                                       const struct ms_object *o)
+/* NULL: it is not a copy, or not one that is fetched from this peer. */
+static struct ms_remote_copy *copied_from(const struct ms_store_peer *p,
+                                          const struct ms_object *o)
 {
-    struct ms_replica *m = o && o->is_replica ? o->user : NULL;
+    struct ms_remote_copy *m = o && o->is_copy ? o->user : NULL;
 
     return m && m->source == p ? m : NULL;
 }
@@ -65,7 +65,7 @@ ask_piece(struct ms_store_peer *p, const struct ms_object *o, uint64_t at, uint6
     return rc;
 }
 
-static void ask_pieces(struct ms_replica *m)
+static void ask_pieces(struct ms_remote_copy *m)
 {
     struct ms_object *o = m->object;
 
@@ -81,9 +81,9 @@ static void ask_pieces(struct ms_replica *m)
     }
 }
 
-void ms_replica_stop(struct ms_object *o)
+void ms_remote_copy_stop(struct ms_object *o)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
     struct ms_store_peer *source = MS_TAKE(m->source);
     Muster__PeerDone done = MUSTER__PEER_DONE__INIT;
 
@@ -96,8 +96,8 @@ void ms_replica_stop(struct ms_object *o)
 static void become_whole(struct ms_store *s, struct ms_object *o)
 {
     o->is_whole = true;
-    ms_replica_stop(o);
-    ms_replica_tell(s, o, NULL);
+    ms_remote_copy_stop(o);
+    ms_remote_copy_tell(s, o, NULL);
 }
 
 static void on_placed(void *arg,
@@ -105,12 +105,12 @@ static void on_placed(void *arg,
                       struct ms_object *o,
                       const struct ms_error *why)
 {
-    struct ms_replica *m = o->user; /* it is pinned */
+    struct ms_remote_copy *m = o->user; /* it is pinned */
 
     (void)arg;
     m->is_placing = false;
     if (why) {
-        ms_replica_fail(s, o, why->code, why->text);
+        ms_remote_copy_fail(s, o, why->code, why->text);
     } else {
         o->is_ready = true;
         if (o->len == 0)
@@ -121,14 +121,14 @@ static void on_placed(void *arg,
     ms_object_unpin(o);
 }
 
-void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source)
+void ms_remote_copy_fetch(struct ms_object *o, struct ms_store_peer *source)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
     struct ms_store *s = source->store;
 
     ms_store_expect_pieces(s);
     if (m->source != source)
-        ms_replica_stop(o);
+        ms_remote_copy_stop(o);
     m->source = source;
     m->asked = m->received;
     m->looked_ns = ms_now_ns();
@@ -159,7 +159,7 @@ static uint8_t *on_data(void *link, uint64_t request, size_t len)
     struct ms_store_peer *p = peer_of(link);
     struct want *w = find(p, request);
     struct ms_object *o = w ? ms_table_find(&p->store->table, w->node, w->id) : NULL;
-    const struct ms_replica *m = replica_from(p, o);
+    const struct ms_remote_copy *m = copied_from(p, o);
 
     if (!m || !o->is_ready || o->is_whole || w->offset != m->received ||
         len > o->len - w->offset)
@@ -182,7 +182,7 @@ static void stop_filling(struct ms_store_peer *p)
 static void take_part(struct ms_store_peer *p, uint64_t len, bool is_last)
 {
     struct ms_object *o = p->filling;
-    struct ms_replica *m = replica_from(p, o);
+    struct ms_remote_copy *m = copied_from(p, o);
     uint64_t at = p->filled;
 
     p->filled += len;
@@ -217,7 +217,7 @@ static void on_body(void *link, const uint8_t *body, size_t len)
     Muster__StorePeer *m = muster__store_peer__unpack(NULL, len, body);
 
     if (m && m->body_case == MUSTER__STORE_PEER__BODY_GONE)
-        ms_replica_gone(peer_of(link), m->gone);
+        ms_remote_copy_gone(peer_of(link), m->gone);
     muster__store_peer__free_unpacked(m, NULL);
 }
 
@@ -225,14 +225,14 @@ static void on_body(void *link, const uint8_t *body, size_t len)
 
 static void refetch(struct ms_object *o, struct ms_store_peer *p)
 {
-    if (replica_from(p, o))
-        ms_replica_fetch(o, p);
+    if (copied_from(p, o))
+        ms_remote_copy_fetch(o, p);
 }
 
 static void on_open(void *link)
 {
     ms_peer_link_opened(link);
-    ms_replicas_walk(peer_of(link)->store, refetch, peer_of(link));
+    ms_remote_copies_walk(peer_of(link)->store, refetch, peer_of(link));
 }
 
 const struct ms_link_ops ms_bulk_ops = {.on_body = on_body,
@@ -253,27 +253,27 @@ void ms_bulk_close(struct ms_store_peer *p)
 /* A node that only hands it on is not needed. */
 static void pass_over(struct ms_object *o, struct ms_store_peer *p)
 {
-    const struct ms_replica *m = replica_from(p, o);
+    const struct ms_remote_copy *m = copied_from(p, o);
 
     if (m && m->origin != p)
-        ms_replica_fetch(o, m->origin);
+        ms_remote_copy_fetch(o, m->origin);
 }
 
 static void give_up(struct ms_object *o, struct ms_store_peer *p)
 {
-    if (replica_from(p, o))
-        ms_replica_unreached(p->store, o);
+    if (copied_from(p, o))
+        ms_remote_copy_unreached(p->store, o);
 }
 
 /* Those that can ask elsewhere do. */
 bool ms_bulk_on_lost(struct ms_store_peer *p, bool for_good)
 {
     ms_bulk_close(p);
-    ms_replicas_walk(p->store, pass_over, p);
+    ms_remote_copies_walk(p->store, pass_over, p);
     if (for_good)
-        ms_replicas_walk(p->store, give_up, p);
+        ms_remote_copies_walk(p->store, give_up, p);
     ms_list_each (o, &p->store->table.all, struct ms_object, link)
-        if (replica_from(p, o))
+        if (copied_from(p, o))
             return true;
     p->bulk.lost_ns = 0;
     return false;
@@ -283,7 +283,7 @@ bool ms_bulk_on_lost(struct ms_store_peer *p, bool for_good)
 
 static void look(struct ms_object *o, struct ms_store_peer *unused)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
     int64_t now_ns = ms_now_ns();
 
     (void)unused;
@@ -293,14 +293,14 @@ static void look(struct ms_object *o, struct ms_store_peer *unused)
     if (now_ns - m->looked_ns < MS_STORE_STALL_NS)
         return;
     if (m->received - m->looked_at < MS_STORE_SLOW_MIN) {
-        ms_replica_fetch(o, m->origin);
+        ms_remote_copy_fetch(o, m->origin);
         return;
     }
     m->looked_ns = now_ns;
     m->looked_at = m->received;
 }
 
-void ms_replicas_look(void *store)
+void ms_remote_copies_look(void *store)
 {
-    ms_replicas_walk(store, look, NULL);
+    ms_remote_copies_walk(store, look, NULL);
 }

@@ -40,7 +40,7 @@ int ms_holdings_send(struct ms_store_peer *p)
     muster__peer_holdings__init(&t->part);
     t->part.is_first = true;
     ms_list_each (o, &p->store->table.all, struct ms_object, link) {
-        const struct ms_replica *m = o->is_replica ? o->user : NULL;
+        const struct ms_remote_copy *m = o->is_copy ? o->user : NULL;
 
         if (!m || m->origin != p || m->counts <= 0)
             continue;

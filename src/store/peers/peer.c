@@ -182,7 +182,7 @@ static void on_open(void *link)
     ms_peer_link_opened(l);
     ms_list_each (u, &l->peer->unacked.open, struct unacked, pending.link)
         ms_link_send(l->link, &u->message->base);
-    ms_replicas_resume(l->peer);
+    ms_remote_copies_resume(l->peer);
 }
 
 static void on_body(void *link, const uint8_t *body, size_t len)
@@ -193,9 +193,9 @@ static void on_body(void *link, const uint8_t *body, size_t len)
     if (!m)
         return;
     if (m->body_case == MUSTER__STORE_PEER__BODY_HELD)
-        ms_replica_held(p, m->held);
+        ms_remote_copy_held(p, m->held);
     else if (m->body_case == MUSTER__STORE_PEER__BODY_GONE)
-        ms_replica_gone(p, m->gone);
+        ms_remote_copy_gone(p, m->gone);
     else if (m->body_case == MUSTER__STORE_PEER__BODY_HEARD)
         drop_unacked(p, m->heard->number);
     muster__store_peer__free_unpacked(m, NULL);
@@ -203,7 +203,7 @@ static void on_body(void *link, const uint8_t *body, size_t len)
 
 static bool on_lost(struct ms_store_peer *p, bool for_good)
 {
-    ms_replicas_lost(p, for_good);
+    ms_remote_copies_lost(p, for_good);
     if (for_good) {
         ms_bulk_close(p);
         drop_unacked(p, UINT64_MAX);
@@ -262,7 +262,7 @@ ms_store_peer_get(struct ms_store *s, uint64_t node, const char *address)
 
 static void forget(struct ms_object *o, struct ms_store_peer *unused)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
 
     (void)unused;
     m->source = m->origin = NULL;
@@ -270,7 +270,7 @@ static void forget(struct ms_object *o, struct ms_store_peer *unused)
 
 void ms_store_peers_finish(struct ms_store *s)
 {
-    ms_replicas_walk(s, forget, NULL);
+    ms_remote_copies_walk(s, forget, NULL);
     ms_list_each (p, &s->peers, struct ms_store_peer, link_in)
         peer_destroy(p);
 }

@@ -1,7 +1,7 @@
 /* peers.h - objects of other nodes, for the files of peers/ and server/
  *
  * peer.c           a store of another node that we dial, and its two links
- * replica.c        what we have of its objects: holding them
+ * remote_copy.c        what we have of its objects: holding them
  * holdings.c       what a node holds of another's, compared when a link opens
  * fetch.c          getting their bytes over the bulk link to a node that has them
  * remote_holder.c  a store of another node that holds objects of ours
@@ -62,7 +62,7 @@ struct ms_store_peer {
 };
 
 /* What we have of another node's object; ms_object.user. */
-struct ms_replica {
+struct ms_remote_copy {
     struct ms_object *object;
     struct ms_store_peer *origin;
     uint64_t of, offset;          /* of a slice (slice.h): which; else 0 */
@@ -83,7 +83,7 @@ struct ms_store_peer *
 ms_store_peer_get(struct ms_store *s, uint64_t node, const char *address);
 /* Tell it something over its control link, which is dialled if need be. Confirmations and
  * grants are sent until they have arrived, once each and in order; others get -ENOTCONN if
- * there is no link now: ms_replicas_resume says what has become of them. */
+ * there is no link now: ms_remote_copies_resume says what has become of them. */
 int ms_store_peer_tell(struct ms_store_peer *p,
                        Muster__StorePeer__BodyCase what,
                        void *body);
@@ -104,47 +104,48 @@ int ms_store_message_send(struct ms_link *l,
                           void *body);
 void ms_store_message_gone(struct ms_link *l, uint64_t node, uint64_t id);
 
-/* ---- replica.c ------------------------------------------------------------------- */
+/* ---- remote_copy.c ------------------------------------------------------------ */
 
 /* The entry of an object of another node, made if there is none; NULL: out of memory. */
-struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *name);
+struct ms_object *ms_remote_copy_get(struct ms_store *s,
+                                     const Muster__StoredName *name);
 /* `fn` comes when it is held at its origin, with its bytes here unless `bare`; or with why
  * not. Perhaps at once. */
-int ms_replica_want(
+int ms_remote_copy_want(
     struct ms_store *s, struct ms_object *o, bool bare, ms_object_fn *fn, void *arg);
 /* An answer has granted it to a process of ours: its origin counts us once more. */
-void ms_replica_confirm(struct ms_object *o);
+void ms_remote_copy_confirm(struct ms_object *o);
 /* A process of ours grants it to one of a third node. */
-void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *m);
+void ms_remote_copy_grant(struct ms_object *o, const Muster__StoreGrant *m);
 /* No process here holds it any more; of struct ms_table_ops. */
-void ms_replica_unheld(void *store, struct ms_object *o);
+void ms_remote_copy_unheld(void *store, struct ms_object *o);
 /* It goes; what is in `user` is freed by the caller. Those who wait for it are told soon, by
- * ms_replicas_tell_waiters. */
-void ms_replica_free(struct ms_store *s, struct ms_object *o);
-void ms_replicas_tell_waiters(void *store);
+ * ms_remote_copies_tell_waiters. */
+void ms_remote_copy_free(struct ms_store *s, struct ms_object *o);
+void ms_remote_copies_tell_waiters(void *store);
 
-void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *m);
-void ms_replica_gone(struct ms_store_peer *p, const Muster__PeerGone *m);
+void ms_remote_copy_held(struct ms_store_peer *p, const Muster__PeerHeld *m);
+void ms_remote_copy_gone(struct ms_store_peer *p, const Muster__PeerGone *m);
 /* The link is open: say what we hold, and ask for what was not answered. */
-void ms_replicas_resume(struct ms_store_peer *p);
+void ms_remote_copies_resume(struct ms_store_peer *p);
 /* It is lost for good, or perhaps not: with `for_good` all that are its fail. */
-void ms_replicas_lost(struct ms_store_peer *p, bool for_good);
+void ms_remote_copies_lost(struct ms_store_peer *p, bool for_good);
 
-/* Of all replicas; `fn` may let go of any: they are found again by name. */
-void ms_replicas_walk(struct ms_store *s,
-                      void (*fn)(struct ms_object *o, struct ms_store_peer *p),
-                      struct ms_store_peer *p);
+/* Of all copies; `fn` may let go of any: they are found again by name. */
+void ms_remote_copies_walk(struct ms_store *s,
+                           void (*fn)(struct ms_object *o, struct ms_store_peer *p),
+                           struct ms_store_peer *p);
 /* Tell those whose wish is fulfilled, or all of them `why` not. */
-void ms_replica_tell(struct ms_store *s,
-                     struct ms_object *o,
-                     const struct ms_error *why);
+void ms_remote_copy_tell(struct ms_store *s,
+                         struct ms_object *o,
+                         const struct ms_error *why);
 /* It cannot be had: all are told. */
-void ms_replica_fail(struct ms_store *s,
-                     struct ms_object *o,
-                     int code,
-                     const char *text);
-/* ms_replica_fail: the node that has it is not reached. */
-void ms_replica_unreached(struct ms_store *s, struct ms_object *o);
+void ms_remote_copy_fail(struct ms_store *s,
+                         struct ms_object *o,
+                         int code,
+                         const char *text);
+/* ms_remote_copy_fail: the node that has it is not reached. */
+void ms_remote_copy_unreached(struct ms_store *s, struct ms_object *o);
 
 /* ---- holdings.c ------------------------------------------------------------------ */
 
@@ -161,11 +162,11 @@ void ms_holdings_take(struct ms_store *s,
 
 /* Room for it, memory behind that, and the first pieces, of `source`; or go on there from
  * the byte where it was. */
-void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source);
+void ms_remote_copy_fetch(struct ms_object *o, struct ms_store_peer *source);
 /* No more of its bytes are wanted. */
-void ms_replica_stop(struct ms_object *o);
+void ms_remote_copy_stop(struct ms_object *o);
 /* Pass over nodes that send too slowly; on a timer. */
-void ms_replicas_look(void *store);
+void ms_remote_copies_look(void *store);
 
 /* Of the bulk link to a peer. */
 extern const struct ms_link_ops ms_bulk_ops;

@@ -155,11 +155,11 @@ void ms_remote_readers_finish(struct ms_store *s)
 
 static bool has_piece(const struct ms_object *o, const Muster__PeerWant *m)
 {
-    const struct ms_replica *replica = o->is_replica ? o->user : NULL;
+    const struct ms_remote_copy *copy = o->is_copy ? o->user : NULL;
 
-    if (!replica || o->spilled)
+    if (!copy || o->spilled)
         return o->is_ready && !o->spilled;
-    return o->is_whole || m->offset + m->len <= replica->received;
+    return o->is_whole || m->offset + m->len <= copy->received;
 }
 
 static void
@@ -218,7 +218,8 @@ on_back(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_erro
 /* Will it be here, if it is not? */
 static bool is_coming(const struct ms_object *o)
 {
-    return o->spilled || (o->is_replica && ((struct ms_replica *)o->user)->wants_bytes);
+    return o->spilled ||
+           (o->is_copy && ((struct ms_remote_copy *)o->user)->wants_bytes);
 }
 
 static void

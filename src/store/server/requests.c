@@ -20,7 +20,7 @@ name_of(const struct ms_store *s, const struct ms_object *o, Muster__StoredName 
     out->len = o->len;
     out->at = o->at;
     out->is_here = o->is_whole && o->is_ready;
-    if (!o->is_replica)
+    if (!o->is_copy)
         out->address = s->address;
 }
 
@@ -153,7 +153,7 @@ static void attach_one(struct ms_store_conn *c,
     struct ms_store *s = c->store;
     struct ms_object *o = n->node == s->table.node
                               ? ms_table_find(&s->table, n->node, n->id)
-                              : ms_replica_get(s, n);
+                              : ms_remote_copy_get(s, n);
     int rc;
 
     a->at[i].name.node = n->node;
@@ -180,10 +180,10 @@ static void attach_one(struct ms_store_conn *c,
         a->waiting++;
         ms_spill_want(s, o, on_here, a);
     }
-    if (!o->is_replica || o->spilled)
+    if (!o->is_copy || o->spilled)
         return;
     a->waiting++;
-    rc = ms_replica_want(s, o, a->bare, on_here, a);
+    rc = ms_remote_copy_want(s, o, a->bare, on_here, a);
     if (rc < 0) {
         a->waiting--;
         ms_error_set(
@@ -242,8 +242,8 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
 
     if (!o)
         return;
-    if (o->is_replica && !is_here) { /* its origin counts the nodes */
-        ms_replica_grant(o, m);
+    if (o->is_copy && !is_here) { /* its origin counts the nodes */
+        ms_remote_copy_grant(o, m);
         return;
     }
     to = is_here ? ms_table_find_holder(&s->table, m->holder)
@@ -275,10 +275,10 @@ static void ask_confirm(struct ms_store_conn *c, const Muster__StoreConfirm *m)
         }
         return;
     }
-    o = ms_replica_get(s, m->name);
+    o = ms_remote_copy_get(s, m->name);
     if (!o)
         return;
-    ms_replica_confirm(o);
+    ms_remote_copy_confirm(o);
     ms_holder_count(c->holder, o, 1, ms_now_ns());
 }
 

@@ -47,8 +47,8 @@ static void on_free(void *arg, struct ms_object *o)
 {
     struct ms_store *s = arg;
 
-    if (o->is_replica)
-        ms_replica_free(s, o);
+    if (o->is_copy)
+        ms_remote_copy_free(s, o);
     else if (!o->is_slice)
         ms_receivers_tell(s, o);
     free(o->user);
@@ -60,7 +60,7 @@ static void on_free(void *arg, struct ms_object *o)
 }
 
 static const struct ms_table_ops table_ops = {.on_free = on_free,
-                                              .on_unheld = ms_replica_unheld};
+                                              .on_unheld = ms_remote_copy_unheld};
 
 void ms_store_watch_leases(struct ms_store *s)
 {
@@ -83,8 +83,8 @@ static const struct {
     void (*on_time)(void *store);
 } timers[] = {{offsetof(struct ms_store, lease_timer), on_lease},
               {offsetof(struct ms_store, idle_timer), on_idle},
-              {offsetof(struct ms_store, waiters_timer), ms_replicas_tell_waiters},
-              {offsetof(struct ms_store, pace_timer), ms_replicas_look},
+              {offsetof(struct ms_store, waiters_timer), ms_remote_copies_tell_waiters},
+              {offsetof(struct ms_store, pace_timer), ms_remote_copies_look},
               {offsetof(struct ms_store, place_timer), ms_store_on_place_time}};
 
 enum { TIMERS = sizeof timers / sizeof timers[0] };
@@ -165,8 +165,8 @@ static void drop_objects(struct ms_store *s)
         return;
     ms_list_splice(&s->table.all, &s->table.unheld);
     ms_list_each (o, &s->table.all, struct ms_object, link) {
-        if (o->is_replica)
-            ms_replica_free(s, o);
+        if (o->is_copy)
+            ms_remote_copy_free(s, o);
         free(o->user);
         if (o->spilled)
             ms_spill_drop(s, o);
@@ -190,7 +190,7 @@ void ms_store_destroy(struct ms_store *s)
         unlink(s->path);
     ms_fd_close(&s->listen_fd);
     drop_objects(s);
-    ms_replicas_tell_waiters(s);        /* no process is there: they only end */
+    ms_remote_copies_tell_waiters(s);   /* no process is there: they only end */
     for (size_t i = 0; i < TIMERS; i++) /* what goes sets timers: they go last */
         ms_timer_finish(timer_at(s, i));
     ms_table_finish(&s->table);

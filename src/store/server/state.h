@@ -58,7 +58,8 @@ struct ms_store {
     struct ms_list remote_holders; /* those that came */
     struct ms_list remote_readers; /* and those that read bytes of us */
     struct ms_list peers;          /* those that we dial */
-    struct ms_list lost_waiters; /* who waited for a replica that has gone; replica.c */
+    struct ms_list
+        lost_waiters; /* who waited for a copy that has gone; remote_copy.c */
     struct ms_timer waiters_timer;
     struct ms_timer pace_timer;
 };

@@ -37,7 +37,7 @@ static bool add_object(Muster__StoreStats *stats, const struct ms_object *o)
     m->id = o->id;
     m->len = o->len;
     m->age_ns = (uint64_t)(ms_now_ns() - o->made_ns);
-    m->is_replica = o->is_replica;
+    m->is_copy = o->is_copy;
     m->has_bytes = o->is_ready;
     m->is_spilled = o->spilled != NULL;
     ms_list_each (hold, &o->holds, struct ms_hold, of_object)

@@ -112,11 +112,11 @@ void ms_object_settle(struct ms_object *o)
 
     if (ms_object_is_held(o))
         return;
-    if (o->is_replica)
+    if (o->is_copy)
         t->ops->on_unheld(t->arg, o);
     if (o->pins)
         return;
-    if (o->is_replica && o->is_whole && o->has_room && !o->is_slice) {
+    if (o->is_copy && o->is_whole && o->has_room && !o->is_slice) {
         ms_list_remove(&o->link);
         ms_list_add_tail(&t->unheld, &o->link);
         return;
@@ -126,7 +126,7 @@ void ms_object_settle(struct ms_object *o)
 
 void ms_object_forget(struct ms_object *o)
 {
-    assert(o->is_replica);
+    assert(o->is_copy);
     if (!o->pins && !ms_object_is_held(o))
         object_free(o);
 }
@@ -143,7 +143,7 @@ struct ms_object *ms_table_add(
     o->id = id;
     o->len = len;
     o->made_ns = o->used_ns = now_ns;
-    o->is_replica = node != t->node;
+    o->is_copy = node != t->node;
     ms_list_init(&o->holds);
     ms_list_init(&o->link);
     if (ms_map_add(&t->objects, ms_object_key(node, id), o) < 0) {
@@ -203,7 +203,7 @@ struct ms_object *ms_object_slice(
     struct ms_table *t = whole->table;
     struct ms_object *o;
 
-    assert(!whole->is_replica && whole->is_ready && offset <= whole->len &&
+    assert(!whole->is_copy && whole->is_ready && offset <= whole->len &&
            len <= whole->len - offset);
     if (ms_map_find(&t->objects, ms_object_key(t->node, id)))
         return NULL;
@@ -311,7 +311,7 @@ hold_get(struct ms_holder *h, struct ms_object *o, int64_t now_ns)
 {
     struct ms_hold *hold = hold_find(o, h);
 
-    if (o->is_replica) { /* it may have been among the unheld, also with holds of nothing */
+    if (o->is_copy) { /* it may have been among the unheld, also with holds of nothing */
         ms_list_remove(&o->link);
         ms_list_add_tail(&o->table->all, &o->link);
     }

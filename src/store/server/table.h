@@ -4,7 +4,7 @@
  * is one of
  *
  *   ours         made on this node; has its bytes here
- *   a replica    of another node's object: without bytes (a process here only holds a
+ *   a copy    of another node's object: without bytes (a process here only holds a
  *                reference), or with a copy that is being received, or with a whole one
  *
  * Counts. A holder is a process of this node, or another node, which counts once for each
@@ -18,7 +18,7 @@
  * grant has lapsed brings the count back, if the object is still there. An answer that is not
  * sent after all, because the caller waits no more, takes its grants back.
  *
- * A replica whose last count has gone is kept while there is room, if its bytes are whole;
+ * A copy whose last count has gone is kept while there is room, if its bytes are whole;
  * `on_unheld` says so. Pins keep an object for as long as the agent itself reads or writes
  * its bytes.
  *
@@ -28,7 +28,7 @@
  * it back.
  *
  * Slices. A range of one of ours may be an object too, in the same memory. It keeps the
- * whole one, and that in its place. A replica of a slice is not kept without holders:
+ * whole one, and that in its place. A copy of a slice is not kept without holders:
  * its origin would not say when it has become useless.
  *
  * Pure: state and time in, state out. What must be done besides comes by callbacks, which
@@ -56,7 +56,7 @@ struct ms_object {
     bool has_room; /* a range of the arena is its */
     bool is_ready; /* there is memory behind the range */
     bool is_whole; /* all bytes are there */
-    bool is_replica;
+    bool is_copy;
     bool is_slice;
     struct ms_object *whole; /* of a slice of one of ours: pinned */
     unsigned pins;
@@ -103,7 +103,7 @@ struct ms_hold {
 struct ms_table_ops {
     /* It goes now; its range is given back afterwards. */
     void (*on_free)(void *arg, struct ms_object *o);
-    /* A replica has lost its last holder here (it is kept, or goes). */
+    /* A copy has lost its last holder here (it is kept, or goes). */
     void (*on_unheld)(void *arg, struct ms_object *o);
 };
 
@@ -114,7 +114,7 @@ struct ms_table {
     struct ms_map objects; /* by node and id */
     struct ms_map holders;
     struct ms_list all;         /* objects, oldest first; of which */
-    struct ms_list unheld;      /* replicas without holders, the longest unused first */
+    struct ms_list unheld;      /* copies without holders, the longest unused first */
     struct ms_list holder_list; /* holders, in the order of coming */
     struct ms_list leases;      /* in the order of their deadlines */
     uint64_t allocated;         /* bytes ever */
@@ -160,7 +160,7 @@ struct ms_object *ms_object_slice(struct ms_object *whole,
                                   uint64_t offset,
                                   uint64_t len,
                                   int64_t now_ns);
-/* Room for its bytes. -ENOSPC: the limit (replicas without holders have been given up for
+/* Room for its bytes. -ENOSPC: the limit (copies without holders have been given up for
  * it); -ENOMEM. */
 int ms_object_room(struct ms_object *o);
 /* It loses its room: its bytes are elsewhere, in `spilled`. */
@@ -172,7 +172,7 @@ void ms_object_pin(struct ms_object *o);
 void ms_object_unpin(struct ms_object *o);
 /* Without holders and pins it goes, or is kept among the unheld. */
 void ms_object_settle(struct ms_object *o);
-/* A replica without holders is not worth keeping: its origin has gone. */
+/* A copy without holders is not worth keeping: its origin has gone. */
 void ms_object_forget(struct ms_object *o);
 
 /* ---- counts ---------------------------------------------------------------------- */

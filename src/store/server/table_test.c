@@ -26,7 +26,7 @@ static void on_free(void *arg, struct ms_object *o)
 
 static void on_unheld(void *arg, struct ms_object *o)
 {
-    assert_true(o->is_replica);
+    assert_true(o->is_copy);
     ((struct world *)arg)->unheld++;
 }
 
@@ -164,7 +164,7 @@ static void test_a_dead_holder_holds_nothing(void **unused)
     ms_table_finish(&w.t);
 }
 
-static void test_whole_replicas_are_kept_while_there_is_room(void **unused)
+static void test_whole_copies_are_kept_while_there_is_room(void **unused)
 {
     struct world w;
     struct ms_holder *a;
@@ -231,7 +231,7 @@ static void test_a_slice_keeps_the_whole_object(void **unused)
     ms_table_finish(&w.t);
 }
 
-static void test_replicas_of_slices_are_not_kept(void **unused)
+static void test_copies_of_slices_are_not_kept(void **unused)
 {
     struct world w;
     struct ms_holder *a;
@@ -506,9 +506,9 @@ int main(void)
         cmocka_unit_test(test_a_confirmation_without_its_grant),
         cmocka_unit_test(test_a_grant_is_taken_back),
         cmocka_unit_test(test_a_dead_holder_holds_nothing),
-        cmocka_unit_test(test_whole_replicas_are_kept_while_there_is_room),
+        cmocka_unit_test(test_whole_copies_are_kept_while_there_is_room),
         cmocka_unit_test(test_a_slice_keeps_the_whole_object),
-        cmocka_unit_test(test_replicas_of_slices_are_not_kept),
+        cmocka_unit_test(test_copies_of_slices_are_not_kept),
         cmocka_unit_test(test_full_names_the_largest_holders),
         cmocka_unit_test(test_idle_is_what_nobody_reads),
         cmocka_unit_test(test_random_counts_are_exact),

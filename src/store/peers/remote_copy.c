@@ -1,4 +1,4 @@
-/* replica.c - what this node has of another node's objects: holding them at their origin,
+/* remote_copy.c - what this node has of another node's objects: holding them at their origin,
  * and telling those who wait for them */
 #include "store/peers/peers.h"
 #include "store/slice.h"
@@ -11,10 +11,10 @@
 
 /* ---- life ------------------------------------------------------------------------ */
 
-struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *name)
+struct ms_object *ms_remote_copy_get(struct ms_store *s, const Muster__StoredName *name)
 {
     struct ms_object *o = ms_table_find(&s->table, name->node, name->id);
-    struct ms_replica *m;
+    struct ms_remote_copy *m;
 
     if (o)
         return o;
@@ -35,21 +35,21 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
     return o;
 }
 
-void ms_replica_free(struct ms_store *s, struct ms_object *o)
+void ms_remote_copy_free(struct ms_store *s, struct ms_object *o)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
 
     if (!ms_list_is_empty(&m->waiting)) {
         ms_list_splice(&s->lost_waiters, &m->waiting);
         ms_timer_set(&s->waiters_timer, 0); /* they may change the table: not now */
     }
-    ms_replica_stop(o);
+    ms_remote_copy_stop(o);
     ms_remote_readers_answer(s, o, true);
 }
 
 /* ---- telling --------------------------------------------------------------------- */
 
-void ms_replicas_tell_waiters(void *store)
+void ms_remote_copies_tell_waiters(void *store)
 {
     struct ms_store *s = store;
     struct ms_error why = {0};
@@ -59,11 +59,11 @@ void ms_replicas_tell_waiters(void *store)
 }
 
 /* The object is pinned meanwhile: they may let it go. */
-void ms_replica_tell(struct ms_store *s,
-                     struct ms_object *o,
-                     const struct ms_error *why)
+void ms_remote_copy_tell(struct ms_store *s,
+                         struct ms_object *o,
+                         const struct ms_error *why)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
     struct ms_list ready;
 
     ms_list_init(&ready);
@@ -77,25 +77,25 @@ void ms_replica_tell(struct ms_store *s,
     ms_object_unpin(o);
 }
 
-void ms_replica_fail(struct ms_store *s,
-                     struct ms_object *o,
-                     int code,
-                     const char *text)
+void ms_remote_copy_fail(struct ms_store *s,
+                         struct ms_object *o,
+                         int code,
+                         const char *text)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
     struct ms_error why = {0};
 
     ms_error_set(&why, code, "%s", text);
     m->is_asked = false;
     m->wants_bytes = false;
-    ms_replica_stop(o);
+    ms_remote_copy_stop(o);
     ms_remote_readers_answer(s, o, true);
-    ms_replica_tell(s, o, &why);
+    ms_remote_copy_tell(s, o, &why);
 }
 
-void ms_replica_unreached(struct ms_store *s, struct ms_object *o)
+void ms_remote_copy_unreached(struct ms_store *s, struct ms_object *o)
 {
-    const struct ms_store_peer *origin = ((struct ms_replica *)o->user)->origin;
+    const struct ms_store_peer *origin = ((struct ms_remote_copy *)o->user)->origin;
     char text[200];
 
     snprintf(
@@ -104,12 +104,12 @@ void ms_replica_unreached(struct ms_store *s, struct ms_object *o)
         "an object of %llu bytes is lost: its node %.64s has ended, or is not reached",
         (unsigned long long)o->len,
         origin->name ? origin->name : origin->address);
-    ms_replica_fail(s, o, -EHOSTUNREACH, text);
+    ms_remote_copy_fail(s, o, -EHOSTUNREACH, text);
 }
 
 /* ---- holding --------------------------------------------------------------------- */
 
-static void ask_hold(struct ms_replica *m)
+static void ask_hold(struct ms_remote_copy *m)
 {
     Muster__PeerHold hold = MUSTER__PEER_HOLD__INIT;
 
@@ -124,10 +124,10 @@ static void ask_hold(struct ms_replica *m)
     ms_store_peer_tell(m->origin, MUSTER__STORE_PEER__BODY_HOLD, &hold);
 }
 
-int ms_replica_want(
+int ms_remote_copy_want(
     struct ms_store *s, struct ms_object *o, bool bare, ms_object_fn *fn, void *arg)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
 
     if (m->counts && (bare || o->is_whole)) {
         fn(arg, s, o, NULL);
@@ -155,13 +155,13 @@ static void tell_count(struct ms_store_peer *origin, uint64_t id, int64_t by)
     ms_store_peer_tell(origin, MUSTER__STORE_PEER__BODY_COUNT, &count);
 }
 
-void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
+void ms_remote_copy_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
 {
     struct ms_store *s = p->store;
     struct ms_object *o = ms_table_find(&s->table, p->node, held->id);
-    struct ms_replica *m;
+    struct ms_remote_copy *m;
 
-    if (!o || !o->is_replica) { /* it is not wanted any more */
+    if (!o || !o->is_copy) { /* it is not wanted any more */
         tell_count(p, held->id, -1);
         return;
     }
@@ -171,7 +171,7 @@ void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
     if (!p->name && held->name[0])
         p->name = strdup(held->name);
     if (held->len != o->len) {
-        ms_replica_fail(
+        ms_remote_copy_fail(
             s, o, -EPROTO, "the object has another size than it was said to have");
         return;
     }
@@ -182,15 +182,15 @@ void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
                 ? ms_store_peer_get(s, held->relay, held->address)
                 : NULL;
 
-        ms_replica_fetch(o, relay ? relay : m->origin);
+        ms_remote_copy_fetch(o, relay ? relay : m->origin);
     }
-    ms_replica_tell(s, o, NULL);
+    ms_remote_copy_tell(s, o, NULL);
     ms_object_unpin(o);
 }
 
-void ms_replica_unheld(void *store, struct ms_object *o)
+void ms_remote_copy_unheld(void *store, struct ms_object *o)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
 
     (void)store;
     if (m->counts && m->origin)
@@ -198,9 +198,9 @@ void ms_replica_unheld(void *store, struct ms_object *o)
     m->counts = 0;
 }
 
-void ms_replica_confirm(struct ms_object *o)
+void ms_remote_copy_confirm(struct ms_object *o)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
     Muster__StoredName name = MUSTER__STORED_NAME__INIT;
 
     if (!m->origin)
@@ -210,9 +210,9 @@ void ms_replica_confirm(struct ms_object *o)
     ms_store_peer_tell(m->origin, MUSTER__STORE_PEER__BODY_CONFIRM, &name);
 }
 
-void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *g)
+void ms_remote_copy_grant(struct ms_object *o, const Muster__StoreGrant *g)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
 
     if (m->origin)
         ms_store_peer_tell(
@@ -221,11 +221,11 @@ void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *g)
 
 /* ---- trouble --------------------------------------------------------------------- */
 
-void ms_replica_gone(struct ms_store_peer *p, const Muster__PeerGone *gone)
+void ms_remote_copy_gone(struct ms_store_peer *p, const Muster__PeerGone *gone)
 {
     struct ms_store *s = p->store;
     struct ms_object *o = ms_table_find(&s->table, gone->node, gone->id);
-    struct ms_replica *m = o && o->is_replica ? o->user : NULL;
+    struct ms_remote_copy *m = o && o->is_copy ? o->user : NULL;
 
     if (!m)
         return;
@@ -234,15 +234,16 @@ void ms_replica_gone(struct ms_store_peer *p, const Muster__PeerGone *gone)
     if (p == m->origin && !ms_object_is_held(o)) {
         ms_object_forget(o); /* it was only kept in case */
     } else if (p == m->origin) {
-        ms_replica_fail(s, o, -ENOENT, "an object is gone: nobody held it any more");
+        ms_remote_copy_fail(
+            s, o, -ENOENT, "an object is gone: nobody held it any more");
     } else if (p == m->source) { /* a relay has lost it */
-        ms_replica_fetch(o, m->origin);
+        ms_remote_copy_fetch(o, m->origin);
     }
 }
 
-void ms_replicas_walk(struct ms_store *s,
-                      void (*fn)(struct ms_object *o, struct ms_store_peer *p),
-                      struct ms_store_peer *p)
+void ms_remote_copies_walk(struct ms_store *s,
+                           void (*fn)(struct ms_object *o, struct ms_store_peer *p),
+                           struct ms_store_peer *p)
 {
     struct {
         uint64_t node, id;
@@ -253,7 +254,7 @@ void ms_replicas_walk(struct ms_store *s,
     if (!names)
         return;
     ms_list_each (o, &s->table.all, struct ms_object, link)
-        if (o->is_replica) {
+        if (o->is_copy) {
             names[count].node = o->node;
             names[count++].id = o->id;
         }
@@ -268,31 +269,31 @@ void ms_replicas_walk(struct ms_store *s,
 
 static void resume(struct ms_object *o, struct ms_store_peer *p)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
 
     if (m->origin == p && m->is_asked)
         ask_hold(m);
 }
 
-void ms_replicas_resume(struct ms_store_peer *p)
+void ms_remote_copies_resume(struct ms_store_peer *p)
 {
     if (ms_holdings_send(p) < 0)
         return; /* the next link may do */
-    ms_replicas_walk(p->store, resume, p);
+    ms_remote_copies_walk(p->store, resume, p);
 }
 
 static void lost(struct ms_object *o, struct ms_store_peer *p)
 {
-    struct ms_replica *m = o->user;
+    struct ms_remote_copy *m = o->user;
 
     if (m->origin != p || !p->is_lost)
         return;
     m->counts = 0; /* the other side has dropped them */
-    ms_replica_unreached(p->store, o);
+    ms_remote_copy_unreached(p->store, o);
 }
 
-void ms_replicas_lost(struct ms_store_peer *p, bool for_good)
+void ms_remote_copies_lost(struct ms_store_peer *p, bool for_good)
 {
     p->is_lost = for_good;
-    ms_replicas_walk(p->store, lost, p);
+    ms_remote_copies_walk(p->store, lost, p);
 }
