@@ -26,7 +26,7 @@ static int64_t op_now_ns(const struct ms_orch_op *op)
 static void op_free(struct ms_orch_op *op)
 {
     ms_list_remove(&op->link);
-    ms_request_finish(&op->pieces);
+    ms_place_request_finish(&op->pieces);
     ms_agent_start_finish(&op->agent);
     free(op->numbers);
     free(op->node);
@@ -516,7 +516,7 @@ struct ms_orch_op *ms_controller_reserve(struct ms_orchestrator *o,
     op->mark = ms_reserve_mark(&pieces);
     return with_copies(op,
                        copy_numbers(op, NULL, r->is_more ? pieces.count : 0) &&
-                           ms_request_copy(&op->pieces, &pieces) == 0 &&
+                           ms_place_request_copy(&op->pieces, &pieces) == 0 &&
                            copy_agent(&op->agent, r->agent));
 }
 

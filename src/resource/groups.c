@@ -16,7 +16,7 @@ void ms_group_destroy(struct ms_books *b, struct ms_group *g)
     ms_list_remove(&g->waiting);
     ms_list_remove(&g->news);
     ms_placement_finish(&g->placement);
-    ms_request_finish(&g->request);
+    ms_place_request_finish(&g->request);
     free(g->uses);
     free(g->name);
     free(g);
@@ -82,7 +82,7 @@ static int group_create(struct ms_books *b,
     g = calloc(1, sizeof *g);
     if (g)
         g->name = strdup(r->name);
-    if (!g || !g->name || ms_request_copy(&g->request, r) < 0) {
+    if (!g || !g->name || ms_place_request_copy(&g->request, r) < 0) {
         if (g)
             free(g->name);
         free(g);

@@ -47,8 +47,8 @@ struct ms_place_request {
     uint64_t steps_max; /* 0: MS_PLACE_STEPS_MAX */
     /* Only there, in the order of names; NULL: all nodes, in the order of the stock. */
     const struct ms_scope_request *scope;
-    /* What a copy (ms_request_copy) points to; else NULL */
-    struct ms_request_block *owned;
+    /* What a copy (ms_place_request_copy) points to; else NULL */
+    struct ms_place_request_block *owned;
 };
 
 /* Where each bundle is. */
@@ -81,8 +81,9 @@ void ms_placement_finish(struct ms_placement *p);
 
 /* A deep copy, which owns all that it points to; equal bundles that stand side by side share
  * their parts. 0, -ENOMEM. */
-int ms_request_copy(struct ms_place_request *to, const struct ms_place_request *from);
+int ms_place_request_copy(struct ms_place_request *to,
+                          const struct ms_place_request *from);
 /* Free a copy. */
-void ms_request_finish(struct ms_place_request *r);
+void ms_place_request_finish(struct ms_place_request *r);
 
 #endif

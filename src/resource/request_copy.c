@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ms_request_block {
-    struct ms_request_block *next;
+struct ms_place_request_block {
+    struct ms_place_request_block *next;
     max_align_t data[];
 };
 
 /* A copy of so many bytes, at least one; NULL: out of memory. */
 static void *keep(struct ms_place_request *r, const void *bytes, size_t len)
 {
-    struct ms_request_block *b = calloc(1, sizeof *b + (len ? len : 1));
+    struct ms_place_request_block *b = calloc(1, sizeof *b + (len ? len : 1));
 
     if (!b)
         return NULL;
@@ -100,7 +100,8 @@ static int copy_scope(struct ms_place_request *r)
     return 0;
 }
 
-int ms_request_copy(struct ms_place_request *to, const struct ms_place_request *from)
+int ms_place_request_copy(struct ms_place_request *to,
+                          const struct ms_place_request *from)
 {
     struct ms_place_request r = *from;
 
@@ -109,16 +110,16 @@ int ms_request_copy(struct ms_place_request *to, const struct ms_place_request *
     r.same = from->same ? keep_text(&r, from->same) : NULL;
     if (!r.name || (from->same && !r.same) || copy_bundles(&r) < 0 ||
         (from->scope && copy_scope(&r) < 0)) {
-        ms_request_finish(&r);
+        ms_place_request_finish(&r);
         return -ENOMEM;
     }
     *to = r;
     return 0;
 }
 
-void ms_request_finish(struct ms_place_request *r)
+void ms_place_request_finish(struct ms_place_request *r)
 {
-    for (struct ms_request_block *b = r->owned, *next; b; b = next) {
+    for (struct ms_place_request_block *b = r->owned, *next; b; b = next) {
         next = b->next;
         free(b);
     }

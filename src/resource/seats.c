@@ -359,7 +359,7 @@ static int change_group(struct change *c, struct ms_error *err)
     struct ms_place_request r = request_of(c), copy;
     struct ms_bundle_use *uses = calloc(c->count + 1, sizeof *uses);
 
-    if (!uses || ms_request_copy(&copy, &r) < 0) {
+    if (!uses || ms_place_request_copy(&copy, &r) < 0) {
         free(uses);
         undo(c);
         return ms_error_set(err, -ENOMEM, "group '%s': out of memory", g->name);
@@ -368,7 +368,7 @@ static int change_group(struct change *c, struct ms_error *err)
         memcpy(uses, g->uses, c->before * sizeof *uses);
     free(g->uses);
     g->uses = uses;
-    ms_request_finish(&g->request);
+    ms_place_request_finish(&g->request);
     g->request = copy;
     ms_placement_finish(&g->placement);
     g->placement = c->p;

@@ -38,7 +38,7 @@ void ms_gang_destroy(struct gang *g)
         ms_part_destroy(p);
     ms_list_remove(&g->link);
     ms_placement_finish(&g->placement);
-    ms_request_finish(&g->pieces);
+    ms_place_request_finish(&g->pieces);
     ms_agent_start_finish(&g->start);
     free(g->is_released);
     free(g);

@@ -229,10 +229,10 @@ static int take_bundles(struct gang *g, const Muster__LocalGang *m)
             extras[at++] =
                 (struct ms_extra_need){p->extras[k]->name, p->extras[k]->amount};
     }
-    return ms_request_copy(&g->pieces,
-                           &(struct ms_place_request){.name = g->key,
-                                                      .bundles = bundles,
-                                                      .count = m->n_pieces});
+    return ms_place_request_copy(&g->pieces,
+                                 &(struct ms_place_request){.name = g->key,
+                                                            .bundles = bundles,
+                                                            .count = m->n_pieces});
 }
 
 static int take_places(struct gang *g, const Muster__LocalGang *m)

@@ -14,7 +14,7 @@ void ms_sim_gang_unref(struct gang *g)
     if (--g->refs > 0)
         return;
     ms_placement_finish(&g->placement);
-    ms_request_finish(&g->pieces);
+    ms_place_request_finish(&g->pieces);
     free(g->instances);
     free(g);
 }
@@ -134,7 +134,7 @@ struct gang *ms_sim_gang_create(struct ms_sim *s,
 {
     struct gang *g = calloc(1, sizeof *g);
 
-    if (!g || ms_request_copy(&g->pieces, pieces) < 0) {
+    if (!g || ms_place_request_copy(&g->pieces, pieces) < 0) {
         free(g);
         return NULL;
     }
