@@ -230,9 +230,9 @@ static const struct ms_link_ops link_ops = {.on_body = on_body,
 static void on_stop_signal(struct ms_agent *a)
 {
     if (!a->join || a->is_stopping)
-        ms_agent_end(a, 0, "somebody sent SIGTERM");
+        ms_agent_end(a, 0, "SIGTERM was sent to it");
     else
-        ms_stop_agent(a, 0, "somebody sent a signal to stop");
+        ms_stop_agent(a, 0, "a signal to stop was sent to it");
 }
 
 static void on_signal(void *arg, unsigned events)

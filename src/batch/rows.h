@@ -5,7 +5,7 @@
  * block at equal distances. So these operations move no payload, and cost as much as they
  * have runs.
  *
- * Rows are built once and are constant then. Blocks are numbers here; whoever owns them
+ * Rows are built once and are constant then. Blocks are numbers here; their owner
  * knows what they are. Pure.
  */
 #ifndef MS_BATCH_ROWS_H

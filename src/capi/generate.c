@@ -178,7 +178,7 @@ static int wait_news(struct muster_scheduler *s,
     return 0;
 }
 
-/* The next failure that nobody has heard of; other drops are nobody's any more. */
+/* The next failure that was not reported yet; other drops are not reported. */
 static int tell_failure(struct muster_scheduler *s, struct muster_error *err)
 {
     struct ms_rollout_group *g;

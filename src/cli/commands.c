@@ -161,8 +161,8 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 2,
         .words = MS_WORDS_STOP,
         .summary = "end a cluster, all clusters, or everything",
-        .text = "`job NAME` ends that job. `cluster NAME` ends that cluster, whoever "
-                "made it; its pending calls "
+        .text = "`job NAME` ends that job. `cluster NAME` ends that cluster, also one "
+                "of another driver; its pending calls "
                 "fail. --all ends\nall clusters. `session` ends all clusters and, if "
                 "the head is a daemon, then its agents\nand itself; a driver of its "
                 "own is not ended. Asks first if it runs on a terminal. When\nit "

@@ -118,7 +118,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                      .value = "HOST:PORT",
                      .help = "serve REST and metrics there"},
     [MS_OPT_OPEN_METRICS] = {.name = "open-metrics",
-                             .help = "serve /metrics to whoever asks, without a token"},
+                             .help = "serve /metrics without a token"},
     [MS_OPT_TLS] = {.name = "tls",
                     .value = "MODE",
                     .choices = "auto on off",

@@ -7,7 +7,7 @@
  *   ENDING   all of these ranks end
  *
  * All or none: if one fails, dies or takes too long, none of the changing ranks of the cluster
- * lives in the end. Whoever carries it out tells what has happened and does what the answer
+ * lives in the end. The caller tells what has happened and does what the answer
  * says: one thing, and perhaps another time at which to ask again.
  *
  * Pure: no clock, no socket.

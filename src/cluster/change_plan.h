@@ -29,7 +29,7 @@ enum ms_act {
     MS_ACT_ADD,       /* ranks, with places */
     MS_ACT_START,     /* the ranks of the plan: all are there, or none of them lives */
     MS_ACT_CUT,       /* the cluster has the ranks below `size` only */
-    MS_ACT_TELL,      /* whoever has handles of it */
+    MS_ACT_TELL,      /* the drivers that have handles of it */
 };
 
 enum { MS_ACTS_MAX = 4 };

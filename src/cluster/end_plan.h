@@ -4,7 +4,7 @@
  * runs its own clean-up, and is asked to end when they are gone, with at least a quarter of
  * the grace to itself. Without a grace all are killed at once.
  *
- * A plan is a sequence of waves: whoever carries it out asks the ranks of a wave to end, waits
+ * A plan is a sequence of waves: the caller asks the ranks of a wave to end, waits
  * until they have, and asks for the next one.
  *
  * Pure: the time is an argument.

@@ -131,7 +131,7 @@ struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid);
 struct ms_slot *ms_registry_find_former(const struct ms_registry *r, uint64_t uid);
 
 /* Does it go on when its driver has ended? A detached one whose constructors still ran then
- * is of no use to anybody. */
+ * does not. */
 bool ms_cluster_outlives_driver(const struct ms_cluster *c);
 
 /* Its process exists. 0; -ESTALE: no current instance has this uid; -ENOMEM: try again

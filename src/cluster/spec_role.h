@@ -5,7 +5,7 @@
  * which modules are imported before they are forked, how the class is named to them, what its
  * engines are given, and whether the cluster can change its size.
  *
- * Pure: paths are looked up by whoever asks.
+ * Pure: paths are looked up by the caller.
  */
 #ifndef MS_CLUSTER_SPEC_ROLE_H
 #define MS_CLUSTER_SPEC_ROLE_H

@@ -57,7 +57,7 @@ int ms_dispatch_init_ranks(struct ms_dispatch *d,
                            struct ms_error *err);
 
 /* The vectors that ranks have registered themselves: dp_rank and is_collect of each.
- * -EINVAL if some chunk is nobody's, or nobody collects. */
+ * -EINVAL if a chunk has no rank, or no rank collects. */
 int ms_dispatch_init_custom(struct ms_dispatch *d,
                             uint32_t ranks,
                             const uint32_t *dp_rank,

@@ -82,7 +82,7 @@ double ms_length_draw(
 /* A mu that could be. */
 double ms_length_draw_mu(struct ms_length_guess g, double unit);
 
-/* As bytes, in parts, so that whoever holds a lock for it does not hold it for long; what is
+/* As bytes, in parts, so that a lock around it is not held for long; what is
  * learnt between two parts may be in them or not. 1: a part was added, go on; 0: it is whole;
  * -ENOMEM. `s` begins as zeros, `out` empty. */
 struct ms_lengths_saving {

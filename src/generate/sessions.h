@@ -1,8 +1,8 @@
 /* sessions.h - conversations, and which replica has the prefix of each
  *
  * A session is opened, has turns (each a group of its own) and is finished. One that has no
- * turn under way and had none for the time to live is forgotten by itself: whoever never
- * finishes a session does not keep it for ever. Pure: the time is an argument, and does not go
+ * turn under way and had none for the time to live is forgotten by itself, so that one
+ * that is never finished is not kept for ever. Pure: the time is an argument, and does not go
  * back.
  */
 #ifndef MS_GENERATE_SESSIONS_H

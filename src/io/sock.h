@@ -42,8 +42,8 @@ ssize_t ms_fds_send(int fd, const void *data, size_t len, const int *fds, size_t
  * and make it -EMSGSIZE. 0: end of file. */
 ssize_t ms_fds_recv(int fd, void *data, size_t len, int *fds, size_t *count);
 
-/* Bind a free TCP port on `host` with SO_REUSEADDR and do not listen, so that whoever is
- * given the number can bind and listen while we hold it. The descriptor, or a negative
+/* Bind a free TCP port on `host` with SO_REUSEADDR and do not listen, so that a process
+ * that is given the number can bind and listen while we hold it. The descriptor, or a negative
  * errno; *port is the number. */
 int ms_port_hold(const char *host, uint16_t *port, struct ms_error *err);
 

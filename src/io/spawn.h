@@ -6,8 +6,8 @@
  * that were asked for, all signals at their defaults and none blocked.
  *
  * A process is known by its pidfd: readable when it has ended, and never another process.
- * No SIGCHLD handler is needed and no other child of this program is touched. Somebody
- * else in it may wait for any child and take our status away; that is -ECHILD below.
+ * No SIGCHLD handler is needed and no other child of this program is touched. Other code
+ * in it may wait for any child and take our status away; that is -ECHILD below.
  */
 #ifndef MS_IO_SPAWN_H
 #define MS_IO_SPAWN_H

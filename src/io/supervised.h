@@ -2,8 +2,8 @@
  *
  * Above each agent is a supervisor (agent/supervisor.h). Whatever the agent starts, and
  * what that starts, was started with MUSTER_SUPERVISOR=<name>. A name says which process
- * it is, for ever: the pid namespace, the pid and the time of its start. So anybody can
- * tell which processes have lost their supervisor. These are to end: while a supervisor
+ * it is, for ever: the pid namespace, the pid and the time of its start. So any process
+ * can tell which processes have lost their supervisor. These are to end: while a supervisor
  * lives it ends them itself, and an agent without one ends with all that it has.
  */
 #ifndef MS_IO_SUPERVISED_H

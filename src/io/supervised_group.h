@@ -1,7 +1,7 @@
 /* supervised_group.h - a control group for an agent and all that comes from it
  *
  * Where one may be made. Nothing leaves it by setsid, by a second fork or by clearing its
- * environment, so it names what is left when everybody else was killed. A group of
+ * environment, so it names what is left when agent and supervisor were killed. A group of
  * version 2 is entered by being born in it, which costs nothing (moving there takes 8 to
  * 16 ms); on a machine that has only version 1 the agent moves.
  *

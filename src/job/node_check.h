@@ -12,10 +12,9 @@
  *
  * Verdict:
  *  - A node that fails alone is faulty.
- *  - One that failed with others, and passed with nobody, is faulty if one of them passed
- *    with somebody else. It is good
- *    if it passed alone and those that it failed with are faulty alone. Else nobody can tell
- *    which of them it was, and all are suspects.
+ *  - One that failed with others, and never passed, is faulty if one of them passed with
+ *    another node. It is good if it passed alone and those that it failed with are faulty
+ *    alone. Else it cannot be told which of them it was, and all are suspects.
  *  - All others are good, or stragglers, if their best time is more than `slow_milli` (twice, if
  *    nothing is said) the median of the best times of all that passed.
  */

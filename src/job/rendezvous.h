@@ -14,7 +14,7 @@
  *    of it (ms_rendezvous_is_wanted) and decides when to join again.
  *  - A round that gathers completes when max have come; or min, and for `last_call_ns` nobody
  *    has come after them; or at once when the world before has come back whole, without
- *    anybody else, or when as many have come as there are (`present`). Members of the world
+ *    others, or when as many have come as there are (`present`). Members of the world
  *    before that live are waited for.
  *  - The deadline of a round is `join_ns` after its first member and does not move. It
  *    completes then with what has come, or fails if that is less than min.
@@ -137,7 +137,7 @@ bool ms_rendezvous_is_empty(const struct ms_rendezvous *r);
 /* As a message, packed by the caller; freed with muster__kept_rendezvous__free_unpacked.
  * NULL: out of memory. */
 Muster__KeptRendezvous *ms_rendezvous_encode(const struct ms_rendezvous *r);
-/* From such a message, whoever wrote it. A round that gathered begins again at `now_ns`.
+/* From such a message, which is not trusted. A round that gathered begins again at `now_ns`.
  * -EINVAL: it describes none; -ENOMEM. On failure `r` is not made. */
 int ms_rendezvous_decode(struct ms_rendezvous *r,
                          const Muster__KeptRendezvous *m,

@@ -169,7 +169,7 @@ size_t ms_shard_queue_leave(struct ms_shard_queue *s, uint64_t link, bool lives_
  * without leases and owners; what is out has come back. */
 Muster__KeptShards *ms_shard_queue_encode(const struct ms_shard_queue *s,
                                           bool as_checkpoint);
-/* From such a message, whoever wrote it. -EINVAL, -ENOMEM: `s` is not made. */
+/* From such a message, which is not trusted. -EINVAL, -ENOMEM: `s` is not made. */
 int ms_shard_queue_decode(struct ms_shard_queue *s,
                           const Muster__KeptShards *m,
                           struct ms_error *err);

@@ -435,7 +435,7 @@ static struct ms_orch_op *op_create(struct ms_orchestrator *o,
         return NULL;
     *op = (struct ms_orch_op){.controller = c, .kind = kind, .done = done, .arg = arg};
     op->give_up_ns = ms_deadline_ns(now_ns(c), c->engine->answer_ns);
-    /* a key that is too long is nobody's: it is not cut to be another's */
+    /* a key that is too long is not cut: that might be another one's key */
     snprintf(op->key, sizeof op->key, "%s", !key ? "" : fits ? key : "?");
     ms_list_add_tail(&c->ops, &op->link);
     ms_controller_wake(c);

@@ -10,7 +10,7 @@
  * tensor's data lies at a multiple of MS_PLAIN_ALIGN from the start of the message.
  *
  * Reading is by cursors, one value at a time, nothing allocated. Unknown fields are
- * skipped; all else that a correct writer would not write is -EBADMSG. Whoever descends
+ * skipped; all else that a correct writer would not write is -EBADMSG. The reader
  * counts the depth and the values (MS_PLAIN_DEPTH_MAX, MS_PLAIN_NODES_MAX).
  */
 #ifndef MS_PLAIN_PLAIN_H

@@ -154,7 +154,7 @@ static int write_all(const char *path, const struct ms_buf *bytes)
                : -errno;
 }
 
-/* To another name first: whoever is killed meanwhile leaves the old one. */
+/* To another name first: a process that is killed meanwhile leaves the old one. */
 static int save_write(const struct save *s)
 {
     int rc = write_all(s->temporary, &s->bytes);

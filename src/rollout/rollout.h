@@ -86,7 +86,7 @@ char *ms_rollout_history_of(const char *role);
 /* NULL with the reason: -EBADMSG if the history is no such file. */
 struct ms_rollout *ms_rollout_create(const struct ms_rollout_options *o,
                                      struct ms_error *err);
-/* Cancel all that runs, save the history, end the thread. Whoever waits gets -ESHUTDOWN, and
+/* Cancel all that runs, save the history, end the thread. All that waits gets -ESHUTDOWN, and
  * so does all that is asked from now on. Idempotent. */
 void ms_rollout_close(struct ms_rollout *r);
 /* The same, and free it. NULL does nothing. */

@@ -177,7 +177,7 @@ void ms_rollout_arm(struct ms_rollout *r);
 /* -ECHILD in a forked child, -ESHUTDOWN while it ends. */
 int ms_rollout_check(const struct ms_rollout *r);
 
-/* 32 hexadecimal digits: never those of another request, whoever made that. */
+/* 32 hexadecimal digits: never those of another request, of any scheduler. */
 int ms_rollout_rid_parse(const struct ms_rollout *r,
                          const char *rid,
                          uint64_t *id); /* -ENOENT */

@@ -42,8 +42,8 @@ enum ms_frame_kind {
     MS_KIND_ATTACH =
         12,            /* client, after a reconnect: body is u64 `after` and u64 ids; of
              * the calls after..call_id only those are still waited for */
-    MS_KIND_DATA = 13, /* bulk link: bytes that were asked for, to a place that whoever
-                        * asked has for them; one frame, whole */
+    MS_KIND_DATA = 13, /* bulk link: bytes that were asked for, to a place that the
+                        * asker has for them; one frame, whole */
     MS_KIND_LEAVE =
         14, /* client: the session ends. Answers that it has not acknowledged
                            have not arrived */

@@ -5,7 +5,7 @@
  * the cores ruin each other, so a pair (one caller, one worker, one call outstanding)
  * needs a lease, and there are only cores - 1 of them on a machine (CPU quota counted).
  * The leases are a page shared by all processes of a session. A lease is not given
- * back: it is used again and again by its pair, and anybody may take it once it has
+ * back: it is used again and again by its pair, and any process may take it once it has
  * been unused for a moment, so a dead owner holds nothing.
  */
 #ifndef MS_WIRE_SPIN_H

@@ -111,7 +111,7 @@ static struct ms_zygote_item *find_sent(struct ms_zygote *z, uint64_t uid)
     return NULL;
 }
 
-/* The item of a request that was sent, as it was before. NULL: it is nobody's any more, or out of
+/* The item of a request that was sent, as it was before. NULL: its worker is gone, or out of
  * memory. */
 static struct ms_zygote_item *restore(
     struct ms_zygote *z, const uint8_t *data, size_t len, const int *fds, size_t count)

@@ -52,7 +52,7 @@ enum ms_exit ms_jobs_list(const struct ms_cli *cli);
 enum ms_exit ms_jobs_get(const struct ms_cli *cli, const char *name);
 enum ms_exit ms_jobs_stop(const struct ms_cli *cli, const char *name);
 
-/* A head of this program, with somebody above it who starts it again: a unit of systemd where
+/* A head of this program, with a process above it that starts it again: a unit of systemd where
  * the user's manager runs and outlives the login, else `muster keep` in a session of its own.
  * *watched_by says which. 0: it has been started, and is there soon. */
 int ms_watchdog_start(const char **watched_by, struct ms_error *err);

@@ -135,7 +135,7 @@ static int expect(int fd, const char *half, int64_t until_ns)
     return rc == 0 && memcmp(told, half, HALF) != 0 ? -EPERM : rc;
 }
 
-/* The caller says the first half of the word. Whoever knows that hears the second one. */
+/* The caller says the first half of the word. One that does hears the second half. */
 static int greet_caller(const struct place *p, int fd)
 {
     int64_t until_ns = ms_now_ns() + GREET_NS;

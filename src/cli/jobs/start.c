@@ -121,7 +121,7 @@ static int wait_ready(int fd, struct ms_error *err)
     return ms_error_set(err, -EIO, "cannot start a head for jobs: %s", why);
 }
 
-/* In the root folder, of this user alone: nobody's terminal. */
+/* In the root folder, of this user alone, without a terminal. */
 static int spawn(const char *path, int ready, struct ms_error *err)
 {
     const char *argv[] = {"muster", "keep", "3", "--name", MS_JOBS_SESSION, NULL};

@@ -131,7 +131,7 @@ enum ms_exit ms_cmd_hold(const struct ms_cli *cli)
     if (!args[0] || !args[1] || !args[WORDS])
         return ms_out_fail(cli, MS_EXIT_USAGE, "it is for `muster run`");
     if (set_up(&h, (pid_t)strtol(args[0], NULL, 10)) < 0)
-        return ms_out_fail(cli, MS_EXIT_FAILED, "whoever ran it has ended");
+        return ms_out_fail(cli, MS_EXIT_FAILED, "the process that ran it has ended");
     h.driver = fork();
     if (h.driver == 0)
         run_driver(&h, args + WORDS);

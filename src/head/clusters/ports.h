@@ -22,7 +22,7 @@ int ms_head_port_add(struct ms_head *h,
                      const char *owner,
                      uint64_t driver,
                      const struct ms_node *n);
-/* By what the owner is called: whose cluster it is for; 0: nobody's. */
+/* By what the owner is called: whose cluster it is for; 0: it has no driver. */
 uint64_t ms_head_port_driver(const struct ms_head *h, const char *owner);
 
 /* The port at which the ranks of a cluster meet, on the node of rank 0 from now until the

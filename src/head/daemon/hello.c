@@ -45,7 +45,7 @@ static void welcome_init(Muster__LinkWelcome *w, const struct ms_head *h)
     w->head_grace_ns = (uint64_t)h->head_grace_ns;
 }
 
-/* An embedded head's driver is everybody's: what its workers are started with comes along.
+/* All nodes work for an embedded head's driver: what its workers are started with comes along.
  * The secret does not travel, and each node listens in its own places. */
 void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
 {

@@ -137,7 +137,7 @@ static bool is_final(int code)
 static bool on_failed(void *arg, const struct ms_error *why)
 {
     struct ms_uplink *u = arg;
-    /* silence is nobody's refusal: the limit of the start is for that */
+    /* silence is no refusal: the limit of the start is for that */
     bool is_worth_it = is_patient(u) || why->code == -ETIMEDOUT;
 
     if (is_worth_it && !is_final(why->code) && ms_now_ns() < u->redial.dial.deadline_ns)

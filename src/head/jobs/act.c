@@ -99,7 +99,7 @@ void ms_doing_failed_with(struct ms_job_doing *d, int rc, const struct ms_error 
 
 /* ---- asking the head --------------------------------------------------------------- */
 
-/* The answer of one that was given up is nobody's. */
+/* The answer of one that was given up is dropped. */
 static void on_answer(struct ms_head_op *op, void *arg)
 {
     struct ms_job_doing *d = arg;

@@ -29,8 +29,8 @@ static struct ms_cluster *find_any(const struct ms_job_doing *d)
                             ms_hosted_cluster(d->job, d->role, name));
 }
 
-/* One of that name that somebody else has made is not there: to make ours is refused then,
- * with whose it is, and theirs is not touched. */
+/* NULL also for a cluster of that name with another owner: to make ours is refused then, with
+ * the owner's name, and theirs is not touched. */
 static struct ms_cluster *cluster_of(const struct ms_job_doing *d)
 {
     struct ms_cluster *c = find_any(d);

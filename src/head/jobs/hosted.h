@@ -128,8 +128,8 @@ const char *ms_hosted_cluster(const struct ms_hosted *job,
                               char out[MS_NAME_MAX + 1]);
 /* The role of that cluster; MS_JOB_NO_ROLE: it is none of this job. */
 uint32_t ms_hosted_role(const struct ms_hosted *job, const char *cluster);
-/* Somebody else has made it; one that nobody has any more, as that of a job that was deleted,
- * is in nobody's way. */
+/* It has another owner. One without an owner, as that of a job that was deleted, is not
+ * foreign. */
 bool ms_hosted_is_foreign(const struct ms_hosted *job, const struct ms_cluster *c);
 const struct ms_job_role *ms_hosted_file_role(const struct ms_hosted *job,
                                               uint32_t role);

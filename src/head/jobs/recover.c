@@ -283,7 +283,7 @@ static bool add_role(struct reports *r, struct ms_hosted *job, uint32_t role)
     ms_persist_settle(h, name);
     c = ms_registry_find(&h->registry, name);
     if (c && c->driver != job->id)
-        return true; /* somebody else's */
+        return true; /* another owner's */
     if (c && !c->spec && role != MS_JOB_DRIVER)
         return true; /* half made by the head before: it is made anew */
     if (c)

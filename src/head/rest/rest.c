@@ -229,7 +229,7 @@ check_page(const struct match *m, const struct ms_http_request *r, const char **
     return 0;
 }
 
-/* Anybody may see it. */
+/* It needs no token. */
 static bool is_open(const struct ms_rest *rest, const struct match *m)
 {
     return m->route &&

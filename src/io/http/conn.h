@@ -38,7 +38,7 @@ struct ms_http_conn_ops {
                    const struct ms_http_request *r,
                    uint64_t *body_max,
                    const char **why);
-    /* Anybody may ask this: it does not prove that its connection may be here. May be NULL:
+    /* This request needs no token: it does not prove that its connection may be here. May be NULL:
      * then all that on_head lets pass does. */
     bool (*is_public)(void *arg, const struct ms_http_request *r);
     /* A whole request, borrowed until this returns: answer it once, now or later. */

@@ -255,8 +255,8 @@ static void take_cannot_ask(struct ms_job_core *c, const struct ms_job_event *e)
            e->text ? e->text : "no reason given");
 }
 
-/* Time in which nobody could be asked is no time that anybody has let pass. `since_ns` is
- * when it began to count. */
+/* Time in which no process could be asked does not count as silence. `since_ns` is when it
+ * began to count. */
 static void shift(const struct ms_job_core *c, int64_t *at_ns, int64_t since_ns)
 {
     int64_t from_ns = since_ns > c->cannot_ask_ns ? since_ns : c->cannot_ask_ns;

@@ -91,7 +91,7 @@ struct ms_core_role {
     int64_t stray_retry_ns;
     int64_t pending_ns; /* below min since then; MS_NEVER: it is not */
     int64_t up_ns;      /* all of it was started then */
-    bool may_hang; /* somebody was seen to be silent for too long; not in snapshots */
+    bool may_hang; /* a process was seen to be silent for too long; not in snapshots */
     char text[MS_CORE_ROLE_TEXT_MAX + 1];
 };
 

@@ -75,7 +75,7 @@ enum ms_job_failure {
 enum ms_job_seen {
     MS_JOB_SEEN_ENDED,   /* cause, exit code */
     MS_JOB_SEEN_RUNNING, /* found, or works */
-    MS_JOB_SEEN_MISSING, /* whoever would have it was asked, and has not */
+    MS_JOB_SEEN_MISSING, /* the one that would have it was asked, and has not */
     MS_JOB_SEEN_SILENT,  /* of PROGRESS: there, without a sign of work */
     MS_JOB_SEENS
 };

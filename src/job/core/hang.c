@@ -1,8 +1,8 @@
 /* hang.c - roles without signs of work: first their stacks, then the policy
  *
- * Somebody is silent for as long as he was seen to be: from his last sign of work until the
- * last look at which he showed none. While nobody can look, as at a node that answers late,
- * no silence grows.
+ * A process is silent for as long as it was seen to be: from its last sign of work until the
+ * last look at which it showed none. While nothing can be seen of it, as on a node that
+ * answers late, its silence does not grow.
  *
  * PROGRESS is not journalled, so nothing is decided by it here. ms_job_core_suspect turns
  * silence into an event that names processes by their incarnations; that is journalled.
@@ -65,7 +65,7 @@ void ms_take_progress(struct ms_job_core *c,
     }
 }
 
-/* ---- is somebody silent? ----------------------------------------------------------- */
+/* ---- is a process silent? ----------------------------------------------------------- */
 
 static bool is_looked_at(const struct ms_job_core *c, const struct ms_core_role *r)
 {

@@ -244,7 +244,7 @@ static void grow(struct ms_job_core *c, struct ms_core_role *r)
     r->size = count;
 }
 
-/* Roles that restart together do so for a new size if somebody asked for it. */
+/* Roles that restart together do so for a new size if a user asked for it. */
 static void scale(struct ms_job_core *c, struct ms_core_role *r)
 {
     if (r->spec->restart != MS_JOB_RESTART_RANK) {

@@ -43,7 +43,7 @@ enum ms_job_cause {
     MS_JOB_HANG,          /* no sign of work for the role's hang_ns */
     MS_JOB_BUDGETS, /* the number of causes that have a budget, and those below 0 */
     MS_JOB_NO_CAPACITY = MS_JOB_BUDGETS, /* of a job: what it needs was not to be had */
-    MS_JOB_STOPPED,                      /* of a job: somebody asked for it */
+    MS_JOB_STOPPED,                      /* of a job: a user asked for it */
     MS_JOB_CAUSES
 };
 

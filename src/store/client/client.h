@@ -73,7 +73,7 @@ struct ms_store_client *ms_store_client_open(const struct ms_store_client_option
 /* Everything that is held is given back at once. What was read stays readable; the client
  * itself is freed with the last reference. */
 void ms_store_client_close(struct ms_store_client *c);
-/* In a forked child: close what was inherited. Nothing is told to anybody any more. */
+/* In a forked child: close what was inherited. Nothing is sent any more. */
 void ms_store_client_forget(struct ms_store_client *c);
 
 uint64_t ms_store_client_node(const struct ms_store_client *c);

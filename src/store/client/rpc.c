@@ -81,7 +81,7 @@ static bool hand_out(struct ms_store_client *c, Muster__StoreAnswer *m)
     return false;
 }
 
-/* Locked. Nothing has come for a slice: is anybody there? */
+/* Locked. Nothing has come for a while: ask the agent what it answers at once. */
 static void count_silence(struct ms_store_client *c)
 {
     Muster__StoreStatsAsk ask = MUSTER__STORE_STATS_ASK__INIT;

@@ -1,7 +1,7 @@
 /* pace.h - how fast bytes of objects may be sent, so that calls do not wait behind them
  *
  * A connection that sends as fast as it can fills the queue of the narrowest place on its
- * way, and everybody who shares that place waits in it. So a bulk link watches how much
+ * way, and all that shares that place waits in it. So a bulk link watches how much
  * longer than at best its packets take. While that is more than MS_PACE_QUEUE_US (or as
  * much again as the way is long) it sends a little less than what arrives, and the queue
  * empties; otherwise a little more, to find out what the way can carry. It does not give

@@ -5,8 +5,8 @@
  * with room to spare fragments do no harm.
  *
  * Memory is taken and given back in blocks of MS_SPACE_BLOCK. A block is committed before
- * anybody is given a byte of it, and stays so when its last byte is freed: pages that are
- * there, zeroed and mapped by everybody are what makes the next use fast. Blocks that
+ * a byte of it is given out, and stays so when its last byte is freed: pages that are
+ * there, zeroed and mapped by all processes are what makes the next use fast. Blocks that
  * are not used are given back when memory is short, or after a while.
  *
  * Pure: it decides and remembers. The owner of the file does what it says:

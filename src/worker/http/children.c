@@ -302,7 +302,7 @@ static void kill_child(struct child *child, struct ms_http_conn *c)
     if (child->state == CHILD_ENDED) {
         reply_killed(child, c);
     } else if (child->wait.conn) {
-        ms_http_conn_fail(c, 409, "somebody starts or kills it right now");
+        ms_http_conn_fail(c, 409, "it is being started or killed right now");
     } else if (send_kill(child) < 0) {
         ms_http_conn_fail(c, 500, "the agent cannot be told");
     } else {

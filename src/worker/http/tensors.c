@@ -91,7 +91,7 @@ static bool is_word(const char *text, size_t max)
     return len > 0 && len <= max && !text[len];
 }
 
-/* One that is replaced makes room, unless somebody reads it still. */
+/* One that is replaced makes room, unless it is still being read. */
 static uint64_t room_locked(const struct ms_http_tensors *s,
                             const struct ms_http_tensor *before)
 {

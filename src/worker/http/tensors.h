@@ -38,7 +38,7 @@ struct ms_http_tensors {
     struct ms_list by_use; /* the longest unused first */
     size_t count;
     uint64_t bytes, own_bytes;
-    bool is_watched; /* somebody will call ms_http_tensors_expire */
+    bool is_watched; /* ms_http_tensors_expire will be called */
 };
 
 void ms_http_tensors_init(struct ms_http_tensors *s);

@@ -1,4 +1,4 @@
-/* offer.c - the key exchange of a controller and its bridge, in text that everybody may read */
+/* offer.c - the key exchange of a controller and its bridge, in text that may be public */
 #include "orchestrator/ray/bridge/offer.h"
 
 #include "base/buf.h"

@@ -1,9 +1,9 @@
 /* offer.h - a secret that a controller and its bridge have, and nobody else
  *
  * The controller offers: a fresh public key (X25519), and where it can be dialled. That
- * goes to the bridge in the environment of its job, where everybody who sees Ray's
+ * goes to the bridge in the environment of its job, where all users of Ray's
  * dashboard can read it. The bridge answers with a fresh public key of its own, and where
- * it listens, by one line in its job's log, which only the job writes and which everybody
+ * it listens, by one line in its job's log, which only the job writes and which they
  * can read as well. Both derive the same 32 bytes from their own private key and the
  * other's public one; who only reads cannot. Those are the secret of Muster's wire
  * between the two (wire/transport/tls.h, wire/handshake.h), for this job alone.

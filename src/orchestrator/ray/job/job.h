@@ -32,8 +32,8 @@ struct ms_ray_job_spec {
     struct ms_ray_site site;
     const char *id;         /* the submission's; of [A-Za-z0-9_.-] */
     const char *entrypoint; /* a line of a shell */
-    const char *const *env; /* "NAME=value", NULL-terminated; everybody who sees the
-                                 * dashboard sees them; NULL: none */
+    const char *const *env; /* "NAME=value", NULL-terminated; all users of the
+                                 * dashboard see them; NULL: none */
     /* Up to 8 pairs "path in the package", "path here", NULL-terminated: also in the
      * package, below "job/"; NULL: none. */
     const char *const *files;
