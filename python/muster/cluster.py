@@ -156,7 +156,7 @@ class Cluster(ClusterView):
         native = is_native(worker_cls)
         meta = ClusterMeta(native, settings.timeout, methods, settings.mesh or None)
         spec = cluster_spec(name, worker_cls, settings, place, detached)
-        self._prepare(name, meta, session, [node[0] for node in where.nodes])
+        self._prepare(name, meta, session, [node.name for node in where.nodes])
         self._create(spec, step, wait)
         if blocking:
             self.wait()

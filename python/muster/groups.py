@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from muster import _core
     from muster._cluster.spec import Place
     from muster.config import WorkerConfig
+    from muster.resources import NodeSize
 
 __all__ = ["Bundle", "GroupPart", "PlacementGroup", "get_placement_group"]
 
@@ -184,8 +185,8 @@ class GroupPart:
         return [group._piece(bundle) for group, bundle in self._seats]
 
     @property
-    def nodes(self) -> list[tuple[str, int, int, int]]:
-        """All that there are: name, CPUs, memory, devices."""
+    def nodes(self) -> list[NodeSize]:
+        """All that there are."""
         from muster.resources import ResourceManager
 
         return ResourceManager().nodes

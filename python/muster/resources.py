@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from muster import _core, api
 from muster.errors import PlacementError
 from muster.groups import GroupPart, PlacementGroup, amounts, bundle_messages
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
     from muster.groups import Bundle
 
 _ALL = -1
+
+
+class NodeSize(namedtuple("NodeSize", "name cpus memory devices")):
+    """What a node has in all; memory is in bytes."""
+
+    __slots__ = ()
 
 
 class ResourceManager:
@@ -54,8 +62,10 @@ class ResourceManager:
                 "`muster agent --num-gpus N` on another machine)",
                 e.args[1],
             ) from None
-        self.nodes: list[tuple[str, int, int, int]] = [
-            (use["name"], use["cpu_milli"] // 1000, use["memory"], use["devices"])
+        self.nodes = [
+            NodeSize(
+                use["name"], use["cpu_milli"] // 1000, use["memory"], use["devices"]
+            )
             for use in uses
         ]
         self.num_nodes = len(uses)
@@ -122,7 +132,7 @@ class ResourceManager:
         devices there. Nothing is held."""
         asked = {"name": cluster, **self.request(config)}
         placed = api.session().ask("place_cluster", asked, PlacementError)
-        index = {node[0]: i for i, node in enumerate(self.nodes)}
+        index = {node.name: i for i, node in enumerate(self.nodes)}
         first = [rank["pieces"][0] for rank in placed["ranks"]]
         gone = [piece["node"] for piece in first if piece["node"] not in index]
         if gone:
@@ -196,7 +206,7 @@ def place_entries(
     """The groups that `make` makes of a pool's entries, all or none. Each is asked for when
     the manager's scope has the nodes that the others have left over; None: there is none.
     Of entries of the same size the first has the first node."""
-    order = {node[0]: i for i, node in enumerate(manager.nodes)}
+    order = {node.name: i for i, node in enumerate(manager.nodes)}
     made: dict[int, PlacementGroup] = {}
     taken: set[str] = set()
     try:

@@ -62,7 +62,7 @@ def _places(node_rank: int, devices: list[int]) -> list[dict[str, Any]]:
 
 def _mapped(nodes: list[Any], role: WorkerConfig) -> list[list[dict[str, Any]]]:
     """The devices of each worker by their global ids, on one node or on several."""
-    devices = [(rank, d) for rank, (*_, gpus) in enumerate(nodes) for d in range(gpus)]
+    devices = [(rank, d) for rank, n in enumerate(nodes) for d in range(n.devices)]
     width = role.num_gpus_per_worker or 1
     ids: Any = role.device_mapping
     places = [{"node_rank": n, "gpu_rank": d} for n, d in (devices[i] for i in ids)]
