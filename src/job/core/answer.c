@@ -156,12 +156,15 @@ static void no_room(struct ms_job_core *c,
     r->room = is_enough ? e->fits : 0;
 }
 
-/* Another size is not worth an end: what there is goes on. */
+/* Another size is not worth an end: what there is goes on. But ranks that may have ended,
+ * because the answer was lost, are not taken to run: then it is tried until it is done. */
 static void
 not_resized(struct ms_job_core *c, struct ms_core_role *r, const struct ms_job_event *e)
 {
     ms_text_keep(r->text, sizeof r->text, reason(e));
     later(r, MS_JOB_DO_RESIZE, wait_more(c, r));
+    if (r->op_count < r->op_size && r->is_unsure)
+        return;
     if (e->failure != MS_JOB_REFUSED && ++r->scale_tries < MS_CORE_TRIES_MAX)
         return;
     r->scale_tries = 0;

@@ -184,7 +184,7 @@ static bool has_live(const struct ms_job_core *c)
 static void take_good(struct ms_job_core *c)
 {
     c->is_checked = true;
-    c->check_rounds = 0;
+    c->check_rounds = c->check_tries = 0;
 }
 
 /* One more check has found faulty nodes: is that one too many? */
@@ -281,11 +281,10 @@ static void no_check(struct ms_job_core *c, const char *text)
 
 static void not_checked(struct ms_job_core *c, const struct ms_job_event *e)
 {
-    c->check_rounds++;
-    c->check_retry_ns = c->now_ns + ms_backoff_ns(c, c->check_rounds);
+    c->check_retry_ns = c->now_ns + ms_backoff_ns(c, c->check_tries + 1u);
     if (e->failure == MS_JOB_NOT_ASKED)
-        c->check_rounds--;
-    else if (c->check_rounds >= MS_CORE_CHECKS_MAX || e->failure == MS_JOB_REFUSED)
+        return;
+    if (++c->check_tries >= MS_CORE_CHECKS_MAX || e->failure == MS_JOB_REFUSED)
         no_check(c, e->text ? e->text : "no reason given");
 }
 
@@ -294,10 +293,12 @@ static void answer_check(struct ms_job_core *c, const struct ms_job_event *e)
     c->check_op = 0;
     if (!ms_core_goes_up(c))
         return;
-    if (e->what == MS_JOB_DONE)
+    if (e->what == MS_JOB_DONE) {
+        c->check_tries = 0;
         take_check(c, e);
-    else
+    } else {
         not_checked(c, e);
+    }
 }
 
 /* ---- nodes ------------------------------------------------------------------------- */

@@ -163,7 +163,9 @@ struct ms_job_core {
     bool is_held_unsure;   /* a reservation was asked for, and the answer was lost */
     int64_t cannot_ask_ns; /* since then */
     uint32_t restarts, escalations;
-    uint8_t held, held_tries, check_rounds;
+    uint8_t held, held_tries;
+    uint8_t check_rounds; /* checks one after the other that found faulty nodes */
+    uint8_t check_tries;  /* and that could not be made */
     uint64_t held_op, check_op;
     int64_t held_retry_ns, check_retry_ns;
     int64_t pending_ns; /* without a reservation since then; MS_NEVER: it has one */
@@ -366,8 +368,9 @@ void ms_hang_driver_dumped(struct ms_job_core *c, const struct ms_job_event *e);
 
 /* 1: the first. Some of that number have what 2 adds to nodes, and are read too.
  * 2: when a node was last struck, and by what.
- * 3: the hang of a driver. */
-#define MS_CORE_WIRE_VERSION 3
+ * 3: the hang of a driver.
+ * 4: checks that could not be made, counted by themselves. */
+#define MS_CORE_WIRE_VERSION 4
 
 /* One walk over the fields of a value writes it or reads it: `out` is set, or `at`. */
 struct ms_codec {

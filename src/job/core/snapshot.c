@@ -146,6 +146,8 @@ static void walk_capacity(struct ms_codec *k, struct ms_job_core *c)
     ms_codec_u8(k, &c->held, MS_CORE_HELDS - 1);
     ms_codec_u8(k, &c->held_tries, UINT8_MAX);
     ms_codec_u8(k, &c->check_rounds, UINT8_MAX);
+    if (k->version >= 4)
+        ms_codec_u8(k, &c->check_tries, UINT8_MAX);
     ms_codec_u64(k, &c->held_op, UINT64_MAX);
     ms_codec_u64(k, &c->check_op, UINT64_MAX);
     ms_codec_i64(k, &c->held_retry_ns);

@@ -201,9 +201,12 @@ static uint32_t blame(struct sim_model *m, uint32_t role, const struct ms_job_ev
     return first_dead(r);
 }
 
+/* A shrink whose answer was lost is tried until one comes. */
 static void not_resized(struct ms_core_role *r, const struct ms_job_event *e)
 {
     undo(r, MS_JOB_DO_RESIZE);
+    if (r->op_count < r->op_size && r->is_unsure)
+        return;
     if (e->failure == MS_JOB_REFUSED || r->scale_tries + 1u >= MS_CORE_TRIES_MAX)
         r->next_size = 0; /* it stays as large as it is */
 }
@@ -283,6 +286,7 @@ static void take_restart(struct sim_model *m, const struct ms_job_event *e)
         r->is_given_up) {
         r->is_given_up = false;
         m->role_errors[e->role].count = 0;
+        r->is_restart_due |= r->is_up && r->doing != MS_JOB_DO_DESTROY;
     } else if (r->is_up && r->slots[e->rank].state != MS_JOB_SLOT_STARTING &&
                r->slots[e->rank].state != MS_JOB_SLOT_ABSENT) {
         r->slots[e->rank].state = MS_JOB_SLOT_WAITING; /* it spends nothing */
