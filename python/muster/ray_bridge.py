@@ -65,6 +65,7 @@ class Op:
 
     def __init__(self, number: int) -> None:
         self.number, self.begun = number, time.monotonic()
+        self.first: int | None = None  # the number of its first piece
         self.stopped: asyncio.Future[Refused] = (
             asyncio.get_running_loop().create_future()
         )
@@ -129,6 +130,8 @@ class Bridge:
         try:
             await self._do(str(verb), m, op)
             answer: dict[str, Any] = {"id": number, "rc": 0}
+            if op.first is not None:
+                answer["first"] = op.first
         except Refused as e:
             answer = {"id": number, "rc": -e.code, "why": e.why}
         except Exception as e:
@@ -183,6 +186,7 @@ class Bridge:
 
     async def _launch(self, held: Reservation, m: dict[str, Any], op: Op) -> None:
         """All of it, or nothing of it is left."""
+        op.first = held.next
         gang = Gang(m, held.next, self, op)
         held.next += len(gang.pieces)
         held.gangs.append(gang)

@@ -62,7 +62,7 @@ static void forget(struct ms_orch_op *op)
 void ms_op_succeed(struct ms_orch_op *op)
 {
     const struct ms_inventory *m = &op->controller->inventory;
-    struct ms_orch_answer answer = {.cursor = m->cursor, .first = op->first};
+    struct ms_orch_answer answer = {.cursor = m->cursor};
     struct ms_error why = {0};
     ms_orch_done *done = op->done;
     void *arg = op->arg;
@@ -72,6 +72,7 @@ void ms_op_succeed(struct ms_orch_op *op)
         forget(op);
     else if (op->kind != MS_OP_AVOID)
         rc = ms_inventory_answer(m, op->key[0] ? op->key : NULL, &answer);
+    answer.first = op->first;
     if (rc < 0)
         ms_error_set(&why,
                      rc,

@@ -27,6 +27,7 @@ struct told {
     struct ms_lent_piece piece[PIECES_MAX]; /* of the first reservation; no devices */
     char nodes[PIECES_MAX][TEXT_MAX];
     uint64_t cursor;
+    uint32_t first;
 };
 
 static void on_done(void *arg,
@@ -45,6 +46,7 @@ static void on_done(void *arg,
     }
     t->reservations = answer->count;
     t->cursor = answer->cursor;
+    t->first = answer->first;
     t->pieces = answer->count ? answer->reservations[0].count : 0;
     assert_in_range(t->pieces, 0, PIECES_MAX);
     for (size_t i = 0; i < t->pieces; i++) {
@@ -332,6 +334,7 @@ static void test_grows_and_shrinks(void **state)
     wait_for(rig, &t);
     assert_int_equal(t.rc, 0);
     assert_int_equal(t.pieces, 5);
+    assert_int_equal(t.first, 3);
     assert_int_equal(rig->ops->held(rig), 5);
     assert_int_equal(release(rig, o, "role", two, 2), 0);
     assert_int_equal(rig->ops->held(rig), 3);

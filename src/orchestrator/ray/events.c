@@ -146,6 +146,7 @@ void ms_ray_heard(struct ray *r, const char *line, size_t len)
         ms_ray_answered(r,
                         (uint64_t)json_integer_value(id),
                         (int)json_integer_value(json_object_get(o, "rc")),
+                        (uint32_t)json_integer_value(json_object_get(o, "first")),
                         text_of(o, "why"));
     json_decref(o);
 }

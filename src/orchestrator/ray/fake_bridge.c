@@ -46,9 +46,22 @@ static void tell(json_t *o)
     json_decref(o);
 }
 
+static void answer_lent(json_int_t id, int rc, const char *why, uint32_t first)
+{
+    tell(json_pack("{s:I, s:i, s:s*, s:I}",
+                   "id",
+                   id,
+                   "rc",
+                   rc,
+                   "why",
+                   why,
+                   "first",
+                   (json_int_t)first));
+}
+
 static void answer(json_int_t id, int rc, const char *why)
 {
-    tell(json_pack("{s:I, s:i, s:s*}", "id", id, "rc", rc, "why", why));
+    answer_lent(id, rc, why, 0);
 }
 
 static void tell_piece(const char *key, const struct ms_lent_piece *p)
@@ -106,7 +119,7 @@ on_done(void *arg, int rc, const struct ms_error *why, const struct ms_orch_answ
             tell_piece(a->reservations[i].key, a->reservations[i].pieces[p]);
     write_held();
     r->op = NULL;
-    answer(r->id, rc, rc < 0 ? why->text : NULL);
+    answer_lent(r->id, rc, rc < 0 ? why->text : NULL, rc < 0 ? 0 : a->first);
 }
 
 /* ---- verbs --------------------------------------------------------------------------- */

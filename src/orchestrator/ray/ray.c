@@ -83,7 +83,8 @@ static void hold(struct ms_orch_op *op, const struct ms_error *why)
     op->why = *why;
 }
 
-void ms_ray_answered(struct ray *r, uint64_t id, int rc, const char *why)
+void ms_ray_answered(
+    struct ray *r, uint64_t id, int rc, uint32_t first, const char *why)
 {
     struct ms_error said = {0};
 
@@ -97,6 +98,7 @@ void ms_ray_answered(struct ray *r, uint64_t id, int rc, const char *why)
         if (op->request != id || op->state != MS_OP_ASKED)
             continue;
         ms_error_set(&said, rc, "%s", why ? why : "the bridge does not say why");
+        op->first = first;
         if (rc >= 0)
             ms_op_succeed(op);
         else if (rc == -EAGAIN && ms_op_is_launch(op) && !op->was_cancelled)

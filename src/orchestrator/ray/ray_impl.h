@@ -38,8 +38,9 @@ void ms_ray_abandon(struct ms_orchestrator *o);
 void ms_ray_leave_bridge(struct ray *r, bool keep);
 /* Send a request under a new id; 0, or why not. Borrowed. */
 int ms_ray_send(struct ray *r, json_t *request, uint64_t *id);
-/* The bridge's answer to a request. */
-void ms_ray_answered(struct ray *r, uint64_t id, int rc, const char *why);
+/* The bridge's answer to a request; `first`: the number of the first piece that it lent. */
+void ms_ray_answered(
+    struct ray *r, uint64_t id, int rc, uint32_t first, const char *why);
 
 /* ---- request.c --------------------------------------------------------------------- */
 
