@@ -44,7 +44,7 @@ struct ms_head_lender {
     const char *const *const *prefixes; /* as ms_local_options has them; NULL: none */
     const char
         *agent_prefix; /* local: before the names that nodes have here; NULL: none */
-    bool is_durable;   /* local: what is lent outlives this process */
+    bool is_durable;   /* what is lent outlives this process */
     /* What a piece is now; on the head's thread. May be NULL. */
     void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
     /* The orchestrator cannot be asked, and why; NULL: it can (again). May be NULL. */

@@ -13,7 +13,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-NAME = "MUSTER_BRIDGE_NAME"  # of a job that is nothing but a bridge
+NAME = "MUSTER_BRIDGE_NAME"  # of a bridge that has a process above it,
+WITH = "MUSTER_BRIDGE_WITH"  # and that is in a job of its controller
 ID = "job_submission_id"
 LATE_S = 20.0
 GIVE_UP_S = 120.0  # after the end of the bridge
@@ -60,7 +61,8 @@ class Record:
     def __init__(self, config: dict[str, Any], dashboard: str | None) -> None:
         job = str((config.get("metadata") or {}).get(ID) or "")
         self.watch: Any = None
-        if not job or not dashboard or NAME not in os.environ:
+        is_alone = NAME in os.environ and WITH not in os.environ
+        if not job or not dashboard or not is_alone:
             return
         limits = [str(n) for n in (LATE_S, GIVE_UP_S, NAP_S, LOST_MAX)]
         self.watch = subprocess.Popen(

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- leases ------------------------------------------------------------------------ */
 
@@ -66,8 +67,8 @@ static struct ms_lease_piece *add_piece(struct ms_lease *l, uint32_t number)
         l->pieces = more;
         l->capacity = room;
     }
-    l->pieces[l->count] =
-        (struct ms_lease_piece){.number = number, .is_for = MS_FLEET_NO_NODE};
+    l->pieces[l->count] = (struct ms_lease_piece){
+        .number = number, .is_for = ms_fleet_known(l->fleet, number)};
     return &l->pieces[l->count++];
 }
 
@@ -92,21 +93,6 @@ static uint32_t find_described(const struct ms_fleet *f, const char *name)
         if (strcmp(f->whole.shapes[k]->name, name) == 0)
             return (uint32_t)k;
     return MS_FLEET_NO_NODE;
-}
-
-void ms_lease_assign(struct ms_lease *l,
-                     uint32_t first,
-                     const uint32_t *nodes,
-                     size_t count)
-{
-    size_t all = count ? count : l->fleet->whole.count;
-
-    for (size_t i = 0; !l->fleet->is_here && i < l->count; i++) {
-        struct ms_lease_piece *p = &l->pieces[i];
-
-        if (p->number >= first && p->number - first < all)
-            p->is_for = count ? nodes[p->number - first] : p->number - first;
-    }
 }
 
 void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *said)
@@ -291,7 +277,7 @@ void ms_fleet_listen(struct ms_fleet *f)
         ms_fleet_asks_go(f, &(struct ms_error){-ENOMEM, "out of memory"});
 }
 
-/* ---- whole nodes of a job ---------------------------------------------------------- */
+/* ---- nodes that are avoided -------------------------------------------------------- */
 
 /* As the orchestrator calls it. */
 static const char *own_name(const struct ms_fleet *f, const char *node)
@@ -299,56 +285,6 @@ static const char *own_name(const struct ms_fleet *f, const char *node)
     size_t len = strlen(f->agent_prefix);
 
     return strncmp(node, f->agent_prefix, len) == 0 ? node + len : node;
-}
-
-/* One that is lent, and it is not known yet which. */
-static bool has_nameless(const struct ms_lease *l)
-{
-    for (size_t i = 0; i < l->count; i++)
-        if (!l->pieces[i].is_over && !l->pieces[i].node)
-            return true;
-    return false;
-}
-
-bool ms_fleet_look(const struct ms_fleet *f, const char *key, struct ms_fleet_node *out)
-{
-    const struct ms_lease *l = ms_lease_find(f, key);
-
-    if (!l || !l->is_held || l->is_ending || ms_lease_is_asked(l) || has_nameless(l))
-        return false;
-    memset(out, 0, f->whole.count * sizeof *out);
-    for (size_t i = 0; i < l->count; i++) {
-        const struct ms_lease_piece *p = &l->pieces[i];
-
-        if (p->is_for >= f->whole.count || (p->is_over && out[p->is_for].is_lent))
-            continue;
-        out[p->is_for] = (struct ms_fleet_node){
-            .is_lent = !p->is_over, .has_ended = p->is_over, .number = p->number};
-    }
-    return true;
-}
-
-bool ms_fleet_is_held(const struct ms_fleet *f, const char *key)
-{
-    const struct ms_lease *l = ms_lease_find(f, key);
-
-    return l && (l->is_held || l->asks);
-}
-
-bool ms_fleet_is_back(const struct ms_fleet *f, const char *key)
-{
-    const struct ms_lease *l = ms_lease_find(f, key);
-
-    if (!l || !l->is_held || l->asks)
-        return false;
-    for (size_t i = 0; i < l->count; i++) {
-        const struct ms_node *n =
-            l->pieces[i].node ? ms_node_find(f->head, l->pieces[i].node) : NULL;
-
-        if (!l->pieces[i].is_over && (!n || n->state != MS_NODE_READY))
-            return false;
-    }
-    return l->count > 0;
 }
 
 static void on_avoided(void *arg,
@@ -447,14 +383,31 @@ open_local(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *
         err);
 }
 
+/* The folder with what the next head needs: one for each prefix. */
+static int
+make_state_dir(const struct ms_fleet *f, char out[PATH_MAX], struct ms_error *err)
+{
+    snprintf(out, PATH_MAX, "%s/lent-%s", f->head->session.dir, f->agent_prefix);
+    if (mkdir(out, 0700) < 0 && errno != EEXIST)
+        return ms_error_sys(err, -errno, "cannot make '%s'", out);
+    return 0;
+}
+
 static struct ms_orchestrator *
 open_ray(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *err)
 {
-    return ms_ray_create(&(struct ms_ray_options){.loop = f->head->loop,
-                                                  .site = {.address = l->address,
-                                                           .muster = l->agent_path},
-                                                  .name = f->head->session.name},
-                         err);
+    char state_dir[PATH_MAX];
+
+    if (l->is_durable && make_state_dir(f, state_dir, err) < 0)
+        return NULL;
+    return ms_ray_create(
+        &(struct ms_ray_options){
+            .loop = f->head->loop,
+            .site = {.address = l->address, .muster = l->agent_path},
+            .name = f->head->session.name,
+            .grace_ns = l->is_durable ? f->head->head_grace_ns : 0,
+            .state_dir = l->is_durable ? state_dir : NULL},
+        err);
 }
 
 static const struct {
@@ -491,6 +444,7 @@ void ms_fleet_destroy(struct ms_fleet *f)
     ms_timer_finish(&f->probe);
     ms_whole_nodes_finish(&f->whole);
     free(f->address);
+    free(f->known);
     free(f);
 }
 

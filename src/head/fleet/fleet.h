@@ -16,6 +16,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define MS_FLEET_CAUSE_NS (200 * MS_NS_PER_MS) /* for the cause of an end to be told */
@@ -55,6 +56,16 @@ struct ms_fleet_node {
 bool ms_fleet_look(const struct ms_fleet *f,
                    const char *key,
                    struct ms_fleet_node *out);
+/* Which described node a piece stands for, where names do not say it. */
+struct ms_fleet_piece {
+    uint32_t number, node;
+};
+/* All that are known, for the next head; *out is to be freed. The count; 0 also if there is
+ * no memory. */
+size_t
+ms_fleet_pieces(const struct ms_fleet *f, const char *key, struct ms_fleet_piece **out);
+/* What the head before knew; once, before anything is asked. 0 or -ENOMEM. */
+int ms_fleet_know(struct ms_fleet *f, const struct ms_fleet_piece *all, size_t count);
 /* It is lent, or is being asked for. */
 bool ms_fleet_is_held(const struct ms_fleet *f, const char *key);
 /* It is lent, and those of its nodes that have not ended have joined. */

@@ -2,6 +2,7 @@
  *
  * fleet.c       leases, what happens to them, and which orchestrator
  * fleet_ask.c   requests
+ * fleet_whole.c whole nodes of a job
  */
 #ifndef MS_HEAD_FLEET_FLEET_IMPL_H
 #define MS_HEAD_FLEET_FLEET_IMPL_H
@@ -51,7 +52,9 @@ struct ms_fleet {
     struct ms_list leases;
     struct ms_list asks; /* fleet_ask.c */
     struct ms_timer again, probe;
-    struct ms_whole_nodes whole;        /* the nodes that were described */
+    struct ms_whole_nodes whole;  /* the nodes that were described */
+    struct ms_fleet_piece *known; /* ms_fleet_know */
+    size_t known_count;
     char *address;                      /* what agents dial */
     char agent_prefix[MS_NAME_MAX + 2]; /* before the names of nodes; empty: nothing */
     char secret_file[PATH_MAX];
@@ -73,12 +76,6 @@ const char *ms_fleet_node(const struct ms_lent_piece *p);
 /* These pieces (none: all) have been given back; so have their nodes, before who asked for
  * it hears of that. */
 void ms_lease_given_back(struct ms_lease *l, const uint32_t *numbers, size_t count);
-/* What pieces from `first` on stand for: these described nodes, or with a count of 0 all, in
- * order. On this machine a piece stands for the node whose name it has. */
-void ms_lease_assign(struct ms_lease *l,
-                     uint32_t first,
-                     const uint32_t *nodes,
-                     size_t count);
 /* What the orchestrator has said of a piece. */
 void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *p);
 
@@ -94,5 +91,16 @@ void ms_fleet_give_back(struct ms_lease *l);
 void ms_fleet_asks_finish(struct ms_fleet *f);
 /* Something is asked of it, and was not answered. */
 bool ms_lease_is_asked(const struct ms_lease *l);
+
+/* ---- fleet_whole.c ----------------------------------------------------------------- */
+
+/* What pieces from `first` on stand for: these described nodes, or with a count of 0 all, in
+ * order. On this machine a piece stands for the node whose name it has. */
+void ms_lease_assign(struct ms_lease *l,
+                     uint32_t first,
+                     const uint32_t *nodes,
+                     size_t count);
+/* What the head before said that it stands for; MS_FLEET_NO_NODE: nothing. */
+uint32_t ms_fleet_known(const struct ms_fleet *f, uint32_t number);
 
 #endif

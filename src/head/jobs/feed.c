@@ -2,6 +2,7 @@
 #include "head/jobs/feed.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
+#include "head/fleet/fleet.h"
 #include "head/head_impl.h"
 #include "head/jobs/act.h"
 #include "head/jobs/ends.h"
@@ -47,16 +48,38 @@ static int write_message(const struct ms_hosted *job,
     return ms_journal_write(journal_of(job), space, key, packed.data, packed.len, err);
 }
 
+/* In `m`, whose arrays are to be freed. */
+static void fill_pieces(const struct ms_hosted *job, Muster__KeptJob *m)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_fleet_piece *all = NULL;
+    size_t count = ms_fleet_pieces(job->fleet, job->key, &all);
+
+    m->pieces = calloc(count + 1, sizeof *m->pieces);
+    m->piece_nodes = calloc(count + 1, sizeof *m->piece_nodes);
+    if (!m->pieces || !m->piece_nodes)
+        return;
+    m->n_pieces = m->n_piece_nodes = count;
+    for (size_t i = 0; i < count; i++) {
+        m->pieces[i] = all[i].number;
+        m->piece_nodes[i] = all[i].node;
+    }
+}
+
 int ms_hosted_keep(struct ms_hosted *job, struct ms_error *err)
 {
     Muster__KeptJob m = MUSTER__KEPT_JOB__INIT;
+    int rc;
 
     m.submit = job->submit;
     m.id = job->id;
     m.submitted_ns = (uint64_t)job->submitted_ns;
     m.ended_ns = (uint64_t)job->ended_ns;
     m.on_own_nodes = job->is_on_ours;
-    return write_message(job, MS_PERSIST_JOB, job->name, &m.base, err);
+    fill_pieces(job, &m);
+    rc = write_message(job, MS_PERSIST_JOB, job->name, &m.base, err);
+    free(m.pieces);
+    free(m.piece_nodes);
+    return rc;
 }
 
 static int drop_all(const struct ms_hosted *job, struct ms_error *err)

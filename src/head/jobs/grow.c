@@ -147,6 +147,8 @@ static void on_more(struct ms_head_op *op, void *arg)
     if (job) {
         mark(job, m, is_lent ? MS_JOB_NODE_LENT : MS_JOB_NODE_ABSENT);
         job->more_came += is_lent ? (uint32_t)m->count : 0;
+        if (is_lent)
+            ms_hosted_keep(job, NULL);
         if (--job->more_asks == 0)
             end(job);
     }

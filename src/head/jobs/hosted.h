@@ -81,6 +81,9 @@ struct ms_hosted {
     struct ms_timer mend;
     uint32_t *least; /* the nodes that it needs; ms_job_nodes_least */
     size_t least_count;
+    struct ms_fleet_piece
+        *known; /* what the head before knew, until there is a fleet */
+    size_t known_count;
 
     /* grow.c */
     uint8_t *node_is; /* enum ms_job_node_is, of each described node */

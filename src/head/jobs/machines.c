@@ -139,6 +139,10 @@ static int open_fleet(struct ms_hosted *job, struct ms_error *err)
                             .arg = job,
                             .is_durable = true},
                         err);
+    if (job->fleet && ms_fleet_know(job->fleet, job->known, job->known_count) < 0) {
+        ms_fleet_destroy(MS_TAKE(job->fleet));
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    }
     return job->fleet ? 0 : err->code;
 }
 
@@ -186,6 +190,7 @@ void ms_machines_finish(struct ms_hosted *job)
     ms_fleet_destroy(MS_TAKE(job->fleet));
     free(job->node_is);
     free(job->least);
+    free(job->known);
 }
 
 /* ---- actions ----------------------------------------------------------------------- */
@@ -193,6 +198,7 @@ void ms_machines_finish(struct ms_hosted *job)
 static void on_reserved(struct ms_job_doing *d, int rc, const struct ms_error *why)
 {
     if (rc == 0) {
+        ms_hosted_keep(d->job, NULL); /* what is lent is, for the next head */
         ms_timer_set(&d->job->mend, MS_JOB_MEND_NS);
         ms_grow_reserved(d);
     } else if (rc == -ETIMEDOUT) {

@@ -107,6 +107,7 @@ static void on_mended(struct ms_head_op *op, void *arg)
     if (job) {
         job->is_mending = false;
         if (rc == 0) {
+            ms_hosted_keep(job, NULL);
             ms_hosted_note(job,
                            MS_JOB_INFO,
                            "node %s is there again",

@@ -1,6 +1,7 @@
 /* recover.c - jobs of the head before: read from the journal, then compared with what runs */
 #include "base/cleanup.h"
 #include "base/proto.h"
+#include "head/fleet/fleet.h"
 #include "head/head_impl.h"
 #include "head/jobs/feed.h"
 #include "head/jobs/hosted.h"
@@ -171,6 +172,19 @@ static struct ms_hosted *create(struct ms_jobs *j,
     return job;
 }
 
+static int take_pieces(struct ms_hosted *job, const Muster__KeptJob *m)
+{
+    size_t n = m->n_pieces < m->n_piece_nodes ? m->n_pieces : m->n_piece_nodes;
+
+    job->known = calloc(n + 1, sizeof *job->known);
+    if (!job->known)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        job->known[i] = (struct ms_fleet_piece){m->pieces[i], m->piece_nodes[i]};
+    job->known_count = n;
+    return 0;
+}
+
 static void on_job(void *arg, const char *key, const uint8_t *data, size_t len)
 {
     struct reading *r = arg;
@@ -187,7 +201,9 @@ static void on_job(void *arg, const char *key, const uint8_t *data, size_t len)
         job->submitted_ns = (int64_t)m->submitted_ns;
         job->ended_ns = (int64_t)m->ended_ns;
         job->is_on_ours = m->on_own_nodes;
-        r->rc = replay(job, &why);
+        r->rc = take_pieces(job, m);
+        if (r->rc == 0)
+            r->rc = replay(job, &why);
     } else {
         r->rc = why.code ? why.code : -EBADMSG;
     }

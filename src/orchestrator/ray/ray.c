@@ -327,6 +327,13 @@ static bool copy_options(struct ms_ray_options *to, const struct ms_ray_options 
     return is_good;
 }
 
+static ms_bridge_open *find_open(const struct ms_ray_options *o)
+{
+    if (strcmp(o->site.address, MS_RAY_INSIDE) != 0)
+        return ms_bridge_open_job;
+    return o->grace_ns > 0 ? ms_bridge_open_beside : ms_bridge_open_child;
+}
+
 static void end(struct ray *r, bool keep)
 {
     ms_ray_leave_bridge(r, keep);
@@ -338,9 +345,15 @@ static void end(struct ray *r, bool keep)
     free(r);
 }
 
+/* What is lent stays; a bridge that holds nothing ends. */
 static void destroy(struct ms_orchestrator *o)
 {
-    end((struct ray *)o, o->ops->can & MS_ORCH_DURABLE);
+    struct ray *r = (struct ray *)o;
+
+    end(r,
+        (o->ops->can & MS_ORCH_DURABLE) &&
+            (r->bridge != BRIDGE_UP ||
+             !ms_list_is_empty(&r->controller.inventory.all)));
 }
 
 void ms_ray_abandon(struct ms_orchestrator *o)
@@ -368,8 +381,7 @@ static int check(const struct ms_ray_options *o, struct ms_error *err)
         return -EINVAL;
     if (o->grace_ns > 0 && !o->state_dir)
         return ms_error_set(err, -EINVAL, "a grace needs a state_dir");
-    if (o->grace_ns > 0 && (strcmp(o->site.address, MS_RAY_INSIDE) == 0 ||
-                            strcmp(o->site.address, MS_RAY_LOCAL) == 0))
+    if (o->grace_ns > 0 && strcmp(o->site.address, MS_RAY_LOCAL) == 0)
         return ms_error_set(
             err, -EINVAL, "a Ray that ends with its controller can have no grace");
     return 0;
@@ -385,8 +397,7 @@ struct ms_orchestrator *ms_ray_create(const struct ms_ray_options *o,
             ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    r->open = strcmp(o->site.address, MS_RAY_INSIDE) == 0 ? ms_bridge_open_child
-                                                          : ms_bridge_open_job;
+    r->open = find_open(o);
     r->late_ns = LATE_NS;
     r->avoided = json_object();
     /* cursors are after all of a controller before */

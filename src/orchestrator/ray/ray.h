@@ -12,7 +12,8 @@
  * With a grace the bridge outlives its controller for that long: then the engine is
  * MS_ORCH_DURABLE, destroy leaves what is lent, and the next controller of the same name
  * and state_dir goes on with it. Without, everything ends with the controller, however
- * that ends.
+ * that ends. Inside of a job of the cluster the bridge ends in any case with the parent of
+ * the controller, which is to start the next one.
  */
 #ifndef MS_ORCHESTRATOR_RAY_RAY_H
 #define MS_ORCHESTRATOR_RAY_RAY_H

@@ -22,6 +22,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -35,7 +36,7 @@ struct ray_rig {
     struct ms_rig base;
     struct ms_loop *loop;
     struct ms_timer wake;
-    bool is_durable;
+    bool is_durable, is_inside;
     enum ms_ray_dialling dialling;
     char dir[64], address[64];
     pid_t dashboard;
@@ -92,15 +93,16 @@ static struct ms_orchestrator *open_one(struct ms_rig *rig, bool killed)
         r->o->ops->destroy(r->o);
     snprintf(python_dir, sizeof python_dir, "%s/muster", r->dir);
     r->o = ms_ray_create(
-        &(struct ms_ray_options){.loop = r->loop,
-                                 .site = {.address = r->address,
-                                          .muster = "/bin/true",
-                                          .python_dir = python_dir,
-                                          .cache_dir = r->dir},
-                                 .name = "test",
-                                 .dialling = r->dialling,
-                                 .grace_ns = r->is_durable ? 30 * MS_NS_PER_S : 0,
-                                 .state_dir = r->dir},
+        &(struct ms_ray_options){
+            .loop = r->loop,
+            .site = {.address = r->is_inside ? MS_RAY_INSIDE : r->address,
+                     .muster = r->is_inside ? self : "/bin/true",
+                     .python_dir = python_dir,
+                     .cache_dir = r->dir},
+            .name = "test",
+            .dialling = r->dialling,
+            .grace_ns = r->is_durable ? 30 * MS_NS_PER_S : 0,
+            .state_dir = r->dir},
         &err);
     if (!r->o)
         fail_msg("%s", err.text);
@@ -172,7 +174,8 @@ static void make_files(const struct ray_rig *r)
     assert_int_equal(symlink(self, path), 0);
 }
 
-static const char durable[] = "durable", dialled[] = "dialled", dials[] = "dials";
+static const char durable[] = "durable", inside[] = "inside", dialled[] = "dialled",
+                  dials[] = "dials";
 
 static struct ms_rig *make(void *arg)
 {
@@ -187,13 +190,16 @@ static struct ms_rig *make(void *arg)
     int say[2];
 
     r->base.ops = &ops;
-    r->is_durable = arg == durable;
+    r->is_durable = arg == durable || arg == inside;
+    r->is_inside = arg == inside;
     r->dialling = arg == dialled ? MS_RAY_BRIDGE_DIALS
                   : arg == dials ? MS_RAY_CONTROLLER_DIALS
                                  : MS_RAY_BOTH_DIAL;
     snprintf(r->dir, sizeof r->dir, "/tmp/muster-ray-XXXXXX");
     assert_non_null(mkdtemp(r->dir));
     make_files(r);
+    if (r->is_inside) /* its bridge is below us */
+        assert_int_equal(chdir(r->dir), 0);
     assert_int_equal(pipe(say), 0);
     r->dashboard = fork();
     if (r->dashboard == 0)
@@ -220,6 +226,7 @@ static void destroy(struct ms_rig *rig)
     waitpid(r->dashboard, NULL, 0);
     ms_timer_finish(&r->wake);
     ms_loop_destroy(r->loop);
+    assert_int_equal(chdir("/"), 0);
     assert_int_equal(ms_tree_remove(AT_FDCWD, r->dir), 0);
     free(r);
 }
@@ -297,6 +304,13 @@ static int setup_durable(void **state)
     return 0;
 }
 
+static int setup_inside(void **state)
+{
+    *state = make((void *)(uintptr_t)inside);
+    open_one(*state, false);
+    return 0;
+}
+
 static int teardown(void **state)
 {
     destroy(*state);
@@ -340,7 +354,7 @@ static void test_connection_breaks_and_comes_back(void **state)
     ask(rig, "first", 2, &first);
     wait_for(rig, &first);
     pid = read_number(rig_of(rig), "pid");
-    ms_bridge_job_cut(ray_of(rig)->transport);
+    ms_bridge_wire_cut(ray_of(rig)->transport);
     ask(rig, "second", 2, &second);
     wait_for(rig, &second);
     if (second.rc < 0)
@@ -432,6 +446,60 @@ static void test_next_controller_after_a_release_of_some(void **state)
     assert_int_equal(listed.running, 2);
 }
 
+/* In a job of the cluster the bridge outlives its controller, and what it has lent. */
+static void test_inside_the_next_controller_goes_on(void **state)
+{
+    struct ms_rig *rig = *state;
+    struct told first = {0}, same = {0}, more = {0}, released = {0};
+    struct ms_orchestrator *o;
+    long pid;
+
+    ask(rig, "job", 2, &first);
+    wait_for(rig, &first);
+    assert_int_equal(first.rc, 0);
+    pid = read_number(rig_of(rig), "pid");
+    open_one(rig, true);
+    ask(rig, "job", 2, &same);
+    wait_for(rig, &same);
+    assert_int_equal(same.running, 2);
+    o = open_one(rig, false); /* it went in order: what is lent stays, too */
+    ask(rig, "more", 1, &more);
+    wait_for(rig, &more);
+    assert_int_equal(held(rig), 3);
+    assert_int_equal(read_number(rig_of(rig), "pid"), pid);
+    assert_non_null(o->ops->release(o, "job", NULL, 0, on_done, &released));
+    wait_for(rig, &released);
+    released = (struct told){0};
+    assert_non_null(o->ops->release(o, "more", NULL, 0, on_done, &released));
+    wait_for(rig, &released);
+    open_one(rig, false);
+    assert_int_equal(kill((pid_t)pid, 0), -1); /* it had nothing to stay for */
+}
+
+/* It was killed meanwhile: there is a new one, which holds nothing. */
+static void test_inside_the_bridge_is_gone(void **state)
+{
+    struct ms_rig *rig = *state;
+    struct told first = {0}, listed = {0}, again = {0};
+    struct ms_orchestrator *o;
+
+    ask(rig, "job", 2, &first);
+    wait_for(rig, &first);
+    ms_ray_abandon(rig_of(rig)->o);
+    rig_of(rig)->o = NULL;
+    kill((pid_t)read_number(rig_of(rig), "pid"), SIGKILL);
+    while (waitpid(-1, NULL, WNOHANG) <= 0) /* its parent ends with it */
+        usleep(10000);
+    o = open_one(rig, false);
+    assert_non_null(o->ops->list(o, NULL, on_done, &listed));
+    wait_for(rig, &listed);
+    assert_int_equal(listed.rc, 0);
+    assert_int_equal(listed.pieces, 0);
+    ask(rig, "job", 3, &again);
+    wait_for(rig, &again);
+    assert_int_equal(again.running, 3);
+}
+
 /* The bridge of the controller before has ended long ago: a new one is there at once. */
 static void test_state_of_a_bridge_that_is_gone(void **state)
 {
@@ -513,6 +581,7 @@ static void test_wrong_options(void **state)
 
 #define TEST(fn)    cmocka_unit_test_setup_teardown(fn, setup, teardown)
 #define DURABLE(fn) cmocka_unit_test_setup_teardown(fn, setup_durable, teardown)
+#define INSIDE(fn)  cmocka_unit_test_setup_teardown(fn, setup_inside, teardown)
 
 static int be_bridge(void)
 {
@@ -522,6 +591,7 @@ static int be_bridge(void)
         .offer = getenv(MS_OFFER_ENV),
         .name = getenv(MS_BRIDGE_NAME_ENV),
         .grace_ns = (int64_t)(strtod(grace ? grace : "0", NULL) * 1e9),
+        .with = getenv(MS_BRIDGE_WITH_ENV),
         .out = stdout,
         .python = "/proc/self/exe",
         .script = "stand-in"});
@@ -536,6 +606,8 @@ int main(int argc, char **argv)
         TEST(test_silent_bridge_and_cancel),
         TEST(test_silent_bridge_and_deadline),
         DURABLE(test_next_controller_after_a_release_of_some),
+        INSIDE(test_inside_the_next_controller_goes_on),
+        INSIDE(test_inside_the_bridge_is_gone),
         DURABLE(test_state_of_a_bridge_that_is_gone),
         cmocka_unit_test(test_bridge_dials),
         cmocka_unit_test(test_controller_dials),
@@ -545,6 +617,7 @@ int main(int argc, char **argv)
     const struct ms_conformance all[] = {
         {"ray", make, destroy, NULL},
         {"ray, with a grace", make, destroy, (void *)(uintptr_t)durable},
+        {"ray, inside", make, destroy, (void *)(uintptr_t)inside},
     };
 
     if (argc > 1 && strcmp(argv[1], "bridge") == 0)

@@ -11,7 +11,7 @@ struct ms_ray_site {
     /* "http://HEAD:8265" (also https, or without a scheme): the cluster's dashboard;
      * "local": a Ray of our own on this machine, which ends with us;
      * "inside": this process is itself in a job of the cluster: no REST, no package, the
-     * bridge is a child of ours. */
+     * bridge is a process beside us. */
     const char *address;
     /* The package is made of these. NULL: looked for beside this program. */
     const char *muster;     /* the executable */

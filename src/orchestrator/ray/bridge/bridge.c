@@ -2,6 +2,8 @@
 #include "orchestrator/ray/bridge/bridge.h"
 
 #include "base/cleanup.h"
+#include "io/spawn.h"
+#include "io/supervised.h"
 #include "io/tcp.h"
 #include "orchestrator/ray/bridge/child.h"
 #include "orchestrator/ray/bridge/offer.h"
@@ -22,8 +24,8 @@ struct bridge {
     struct ms_wire wire;
     char *hello; /* the child's first line; each new controller hears it */
     struct ms_timer alone, force;
-    struct ms_watch signals;
-    int signal_fd;
+    struct ms_watch signals, with;
+    int signal_fd, with_fd; /* of who it ends with; -1: nobody */
     bool is_ending;
     int code;
 };
@@ -57,6 +59,15 @@ static void on_signal(void *arg, unsigned events)
     (void)events;
     while (read(b->signal_fd, &info, sizeof info) == sizeof info)
         end(b, TERM_NS, "was told to end");
+}
+
+static void on_with_ended(void *arg, unsigned events)
+{
+    struct bridge *b = arg;
+
+    (void)events;
+    ms_watch_finish(&b->with);
+    end(b, TERM_NS, "its job has ended");
 }
 
 static void on_child_ended(void *arg, const struct ms_error *why)
@@ -181,6 +192,20 @@ static int watch_signals(struct bridge *b)
                      &b->signals, b->loop, b->signal_fd, MS_READ, on_signal, b);
 }
 
+/* -ESRCH: it has ended already. */
+static int watch_with(struct bridge *b)
+{
+    pid_t pid = b->options->with ? ms_supervisor_find(b->options->with) : 0;
+
+    if (!b->options->with)
+        return 0;
+    b->with_fd = pid > 0 ? ms_process_open(pid) : -ESRCH;
+    return b->with_fd < 0
+               ? b->with_fd
+               : ms_watch_init(
+                     &b->with, b->loop, b->with_fd, MS_READ, on_with_ended, b);
+}
+
 static int begin(struct bridge *b)
 {
     static const struct ms_wire_events wire_events = {on_up, on_lost, on_line};
@@ -193,6 +218,8 @@ static int begin(struct bridge *b)
         rc = agree(b);
     if (rc == 0)
         rc = watch_signals(b);
+    if (rc == 0)
+        rc = watch_with(b);
     if (rc == 0)
         rc = ms_timer_init(&b->alone, b->loop, on_alone, b);
     if (rc == 0)
@@ -223,14 +250,17 @@ static void finish(struct bridge *b)
     ms_timer_finish(&b->alone);
     ms_timer_finish(&b->force);
     ms_watch_finish(&b->signals);
+    ms_watch_finish(&b->with);
     ms_fd_close(&b->signal_fd);
+    ms_fd_close(&b->with_fd);
     free(b->hello);
     ms_loop_destroy(b->loop);
 }
 
 int ms_bridge_run(const struct ms_bridge_options *o)
 {
-    struct bridge b = {.options = o, .signal_fd = -1, .loop = ms_loop_create()};
+    struct bridge b = {
+        .options = o, .signal_fd = -1, .with_fd = -1, .loop = ms_loop_create()};
 
     if (!b.loop)
         return 1;
@@ -253,5 +283,6 @@ int ms_bridge_run_by_env(FILE *out)
         &(struct ms_bridge_options){.offer = offer,
                                     .name = name,
                                     .grace_ns = (int64_t)(grace_s * 1e9),
+                                    .with = getenv(MS_BRIDGE_WITH_ENV),
                                     .out = out});
 }

@@ -16,12 +16,15 @@
 /* The environment that it is started with, beside MS_OFFER_ENV. */
 #define MS_BRIDGE_NAME_ENV  "MUSTER_BRIDGE_NAME"
 #define MS_BRIDGE_GRACE_ENV "MUSTER_BRIDGE_GRACE" /* seconds */
+/* Of a process beside its controller: with which process it ends (io/supervised.h). */
+#define MS_BRIDGE_WITH_ENV "MUSTER_BRIDGE_WITH"
 
 struct ms_bridge_options {
     const char *offer; /* of the controller */
     const char *name;
     int64_t grace_ns;
-    FILE *out;                   /* the job's log */
+    const char *with; /* the name of a process with which it ends; NULL: none */
+    FILE *out;        /* the job's log */
     const char *python, *script; /* of the child; NULL: found (child.h) */
 };
 

@@ -1,7 +1,8 @@
 /* transport.h - how lines go to a bridge and come from it
  *
- * Two kinds: a bridge in a job on a cluster (in_job.c), and one that is our child, as we
- * are in such a job ourselves (child.c). Lines arrive once and in order. All on the
+ * Three kinds: a bridge in a job on a cluster (wired.c); one that is our child, as we are in
+ * such a job ourselves (child.c); and there, where it is to outlive us, a process beside us
+ * (wired.c, beside.c). Lines arrive once and in order. All on the
  * thread of one loop, and nothing comes from inside of a call.
  */
 #ifndef MS_ORCHESTRATOR_RAY_BRIDGE_TRANSPORT_H
@@ -40,9 +41,9 @@ ms_bridge_open(const struct ms_ray_options *o,
                void *arg,
                struct ms_error *err);
 
-ms_bridge_open ms_bridge_open_job, ms_bridge_open_child;
+ms_bridge_open ms_bridge_open_job, ms_bridge_open_child, ms_bridge_open_beside;
 
 /* The connection to the bridge breaks, as a network breaks it: for tests. */
-void ms_bridge_job_cut(struct ms_bridge_transport *c);
+void ms_bridge_wire_cut(struct ms_bridge_transport *c);
 
 #endif

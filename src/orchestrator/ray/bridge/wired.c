@@ -1,13 +1,13 @@
-/* in_job.c - a bridge in a job on a cluster: the controller's end of its wire */
+/* wired.c - a bridge that is reached over a wire: the controller's end of it */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/tcp.h"
 #include "orchestrator/ray/bridge/bridge.h"
+#include "orchestrator/ray/bridge/home.h"
 #include "orchestrator/ray/bridge/offer.h"
 #include "orchestrator/ray/bridge/state.h"
 #include "orchestrator/ray/bridge/transport.h"
-#include "orchestrator/ray/job/job.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -20,12 +20,13 @@
 
 enum { LOG_KEPT = 64 << 10 };
 
-struct bridge_job {
+struct wired {
     struct ms_bridge_transport base;
     const struct ms_ray_options *options;
     const struct ms_bridge_transport_events *events;
     void *arg;
-    struct ms_ray_job *job;
+    const struct ms_bridge_home *home;
+    void *at;                     /* there */
     struct ms_bridge_state state; /* without the secret, which the wire has */
     struct ms_offer_keys keys;
     bool has_secret, is_adopted, was_up, is_over;
@@ -38,11 +39,11 @@ struct bridge_job {
     const char *env[4]; /* of the job: those */
 };
 
-static int begin(struct bridge_job *b, struct ms_error *err);
+static int begin(struct wired *b, struct ms_error *err);
 
 /* ---- the end ----------------------------------------------------------------------- */
 
-static void down(struct bridge_job *b, const struct ms_error *why)
+static void down(struct wired *b, const struct ms_error *why)
 {
     struct ms_error said = *why;
 
@@ -58,7 +59,7 @@ static void down(struct bridge_job *b, const struct ms_error *why)
 /* The job runs, and nobody has connected. */
 static void on_first(void *arg)
 {
-    struct bridge_job *b = arg;
+    struct wired *b = arg;
     struct ms_error why = {0};
 
     ms_error_set(&why,
@@ -67,7 +68,7 @@ static void on_first(void *arg)
                  "other: it tried %.150s, and we tried %.150s",
                  b->reached_by[0] ? b->reached_by : "nothing",
                  b->wire.peer_at[0] ? b->wire.peer_at : "nothing");
-    ms_ray_job_stop(b->job);
+    b->home->stop(b->at);
     down(b, &why);
 }
 
@@ -75,7 +76,7 @@ static void on_first(void *arg)
 
 static void on_up(void *arg, bool is_new)
 {
-    struct bridge_job *b = arg;
+    struct wired *b = arg;
 
     (void)is_new;
     b->was_up = true;
@@ -85,24 +86,24 @@ static void on_up(void *arg, bool is_new)
 
 static void on_lost(void *arg, bool has_ended, const struct ms_error *why)
 {
-    struct bridge_job *b = arg;
+    struct wired *b = arg;
     struct ms_error said = {0};
 
     (void)has_ended; /* its job says that */
     ms_error_set(&said, why->code, "the bridge on Ray %s", why->text);
     b->events->on_silent(b->arg, &said);
-    ms_ray_job_look(b->job); /* perhaps it has ended */
+    b->home->look(b->at); /* perhaps it has ended */
 }
 
 static void on_line(void *arg, const char *line, size_t len)
 {
-    struct bridge_job *b = arg;
+    struct wired *b = arg;
 
     b->events->on_line(b->arg, line, len);
 }
 
 /* The secret is known: connect, in whatever ways there are. */
-static void connect_now(struct bridge_job *b)
+static void connect_now(struct wired *b)
 {
     b->has_secret = true;
     snprintf(b->wire.peer_at, sizeof b->wire.peer_at, "%s", b->state.bridge_at);
@@ -115,7 +116,7 @@ static void connect_now(struct bridge_job *b)
 /* On the job's thread: until the bridge's answer has come nobody else looks at these. */
 static void on_submitting(void *arg, const char *local)
 {
-    struct bridge_job *b = arg;
+    struct wired *b = arg;
     MS_CLEANUP(ms_cleanup_free) char *offer = NULL;
 
     if (b->listen_fd >= 0)
@@ -127,7 +128,7 @@ static void on_submitting(void *arg, const char *local)
 }
 
 /* Its answer to our offer, if it is in the log by now. */
-static void look_for_answer(struct bridge_job *b)
+static void look_for_answer(struct wired *b)
 {
     struct ms_offer answer;
     struct ms_error err = {0};
@@ -138,7 +139,7 @@ static void look_for_answer(struct bridge_job *b)
     ms_buf_finish(&b->log);
     if (ms_offer_secret(&b->keys, answer.public_key, b->wire.secret) < 0) {
         ms_error_set(&err, -EPROTO, "the bridge's answer in the job's log is wrong");
-        ms_ray_job_stop(b->job);
+        b->home->stop(b->at);
         down(b, &err);
         return;
     }
@@ -153,7 +154,7 @@ static void look_for_answer(struct bridge_job *b)
 
 static void on_log(void *arg, const char *text, size_t len)
 {
-    struct bridge_job *b = arg;
+    struct wired *b = arg;
 
     if (b->options->on_log)
         b->options->on_log(b->options->log_arg, text, len);
@@ -166,20 +167,20 @@ static void on_log(void *arg, const char *text, size_t len)
 }
 
 /* The bridge of the controller before is gone, and with it what it held: a new one. */
-static int begin_anew(struct bridge_job *b, struct ms_error *err)
+static int begin_anew(struct wired *b, struct ms_error *err)
 {
     b->is_adopted = b->has_secret = false;
     b->state.bridge_at[0] = 0;
     ms_timer_cancel(&b->first);
     ms_wire_disconnect(&b->wire);
     ms_bridge_state_remove(b->options);
-    ms_ray_job_leave(MS_TAKE(b->job));
+    b->home->leave(MS_TAKE(b->at));
     return begin(b, err);
 }
 
 static void on_job_ended(void *arg, int rc, int exit_code, const struct ms_error *why)
 {
-    struct bridge_job *b = arg;
+    struct wired *b = arg;
     struct ms_error said = {0};
 
     (void)exit_code;
@@ -192,7 +193,7 @@ static void on_job_ended(void *arg, int rc, int exit_code, const struct ms_error
     down(b, &said);
 }
 
-static int listen_here(struct bridge_job *b, struct ms_error *err)
+static int listen_here(struct wired *b, struct ms_error *err)
 {
     if (b->options->dialling == MS_RAY_CONTROLLER_DIALS || b->listen_fd >= 0)
         return 0;
@@ -200,7 +201,7 @@ static int listen_here(struct bridge_job *b, struct ms_error *err)
     return b->listen_fd < 0 ? b->listen_fd : 0;
 }
 
-static int open_job(struct bridge_job *b, struct ms_error *err)
+static int open_there(struct wired *b, struct ms_error *err)
 {
     static const struct ms_ray_job_events events = {
         .on_submitting = on_submitting, .on_log = on_log, .on_ended = on_job_ended};
@@ -214,21 +215,25 @@ static int open_job(struct bridge_job *b, struct ms_error *err)
     b->env[0] = b->env_name;
     b->env[1] = b->env_grace;
     b->env[2] = NULL;
-    b->job = ms_ray_job_create(&(struct ms_ray_job_spec){.loop = b->options->loop,
-                                                         .site = b->options->site,
-                                                         .id = b->state.job,
-                                                         .entrypoint = ENTRYPOINT,
-                                                         .env = b->env,
-                                                         .polite_ns = POLITE_NS,
-                                                         .is_there = b->is_adopted},
-                               &events,
-                               b,
-                               err);
-    return b->job ? 0 : err && err->code ? err->code : -ENOMEM;
+    b->at = b->home->create(&(struct ms_ray_job_spec){.loop = b->options->loop,
+                                                      .site = b->options->site,
+                                                      .id = b->state.job,
+                                                      .entrypoint = ENTRYPOINT,
+                                                      .env = b->env,
+                                                      .polite_ns = POLITE_NS,
+                                                      .is_there = b->is_adopted},
+                            &events,
+                            b,
+                            err);
+    if (!b->at)
+        return err && err->code ? err->code : -ENOMEM;
+    if (b->home->name)
+        snprintf(b->state.job, sizeof b->state.job, "%s", b->home->name(b->at));
+    return 0;
 }
 
-/* A new job. */
-static int begin(struct bridge_job *b, struct ms_error *err)
+/* A new bridge. */
+static int begin(struct wired *b, struct ms_error *err)
 {
     int rc;
 
@@ -241,11 +246,11 @@ static int begin(struct bridge_job *b, struct ms_error *err)
              (unsigned long long)ms_random_id());
     if (rc == 0 && ms_offer_keys_make(&b->keys) < 0)
         rc = ms_error_set(err, -EIO, "cannot make keys");
-    return rc < 0 ? rc : open_job(b, err);
+    return rc < 0 ? rc : open_there(b, err);
 }
 
-/* The job of the controller before, if it left one. */
-static int resume(struct bridge_job *b, struct ms_error *err)
+/* That of the controller before, if it left one. */
+static int resume(struct wired *b, struct ms_error *err)
 {
     int rc;
 
@@ -257,7 +262,7 @@ static int resume(struct bridge_job *b, struct ms_error *err)
     rc = listen_here(b, NULL); /* if another has it now: we can still dial */
     if (rc < 0 && !b->state.bridge_at[0])
         return ms_error_set(err, rc, "the port that the bridge dials is taken");
-    rc = open_job(b, err);
+    rc = open_there(b, err);
     if (rc == 0)
         connect_now(b);
     return rc;
@@ -267,7 +272,7 @@ static int resume(struct bridge_job *b, struct ms_error *err)
 
 static int send_line(struct ms_bridge_transport *c, const char *line, size_t len)
 {
-    struct bridge_job *b = (struct bridge_job *)c;
+    struct wired *b = (struct wired *)c;
 
     if (len > MS_CONTROL_MAX / 2)
         return -EMSGSIZE;
@@ -276,7 +281,7 @@ static int send_line(struct ms_bridge_transport *c, const char *line, size_t len
 
 static void destroy(struct ms_bridge_transport *c, bool keep, int64_t until_ns)
 {
-    struct bridge_job *b = (struct bridge_job *)c;
+    struct wired *b = (struct wired *)c;
     bool leave = keep && b->has_secret && !b->is_over;
 
     b->is_over = true;
@@ -286,36 +291,41 @@ static void destroy(struct ms_bridge_transport *c, bool keep, int64_t until_ns)
     if (!leave)
         ms_bridge_state_remove(b->options);
     if (leave)
-        ms_ray_job_leave(b->job);
+        b->home->leave(b->at);
     else
-        ms_ray_job_destroy(b->job, until_ns);
+        b->home->destroy(b->at, until_ns);
     ms_buf_finish(&b->log);
     ms_offer_keys_wipe(&b->keys);
     free(b->env_offer);
     free(b);
 }
 
-void ms_bridge_job_cut(struct ms_bridge_transport *c)
+void ms_bridge_wire_cut(struct ms_bridge_transport *c)
 {
-    ms_wire_cut(&((struct bridge_job *)c)->wire);
+    ms_wire_cut(&((struct wired *)c)->wire);
 }
 
-struct ms_bridge_transport *
-ms_bridge_open_job(const struct ms_ray_options *o,
-                   const struct ms_bridge_transport_events *events,
-                   void *arg,
-                   struct ms_error *err)
+static struct ms_bridge_transport *
+open_home(const struct ms_bridge_home *home,
+          const struct ms_ray_options *o,
+          const struct ms_bridge_transport_events *events,
+          void *arg,
+          struct ms_error *err)
 {
     static const struct ms_bridge_transport_ops ops = {send_line, destroy};
     static const struct ms_wire_events wire_events = {on_up, on_lost, on_line};
-    struct bridge_job *b = calloc(1, sizeof *b);
+    struct wired *b = calloc(1, sizeof *b);
 
     if (!b) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    *b = (struct bridge_job){
-        .base.ops = &ops, .options = o, .events = events, .arg = arg, .listen_fd = -1};
+    *b = (struct wired){.base.ops = &ops,
+                        .home = home,
+                        .options = o,
+                        .events = events,
+                        .arg = arg,
+                        .listen_fd = -1};
     if (ms_wire_init(&b->wire, o->loop, &wire_events, b) < 0 ||
         ms_timer_init(&b->first, o->loop, on_first, b) < 0)
         ms_error_set(err, -ENOMEM, "out of memory");
@@ -327,4 +337,58 @@ ms_bridge_open_job(const struct ms_ray_options *o,
     }
     destroy(&b->base, false, 0);
     return NULL;
+}
+
+/* ---- its homes --------------------------------------------------------------------- */
+
+static void *create_job(const struct ms_ray_job_spec *spec,
+                        const struct ms_ray_job_events *events,
+                        void *arg,
+                        struct ms_error *err)
+{
+    return ms_ray_job_create(spec, events, arg, err);
+}
+
+static void stop_job(void *job)
+{
+    ms_ray_job_stop(job);
+}
+
+static void look_at_job(void *job)
+{
+    ms_ray_job_look(job);
+}
+
+static void leave_job(void *job)
+{
+    ms_ray_job_leave(job);
+}
+
+static void destroy_job(void *job, int64_t until_ns)
+{
+    ms_ray_job_destroy(job, until_ns);
+}
+
+struct ms_bridge_transport *
+ms_bridge_open_job(const struct ms_ray_options *o,
+                   const struct ms_bridge_transport_events *events,
+                   void *arg,
+                   struct ms_error *err)
+{
+    static const struct ms_bridge_home in_job = {.create = create_job,
+                                                 .stop = stop_job,
+                                                 .look = look_at_job,
+                                                 .leave = leave_job,
+                                                 .destroy = destroy_job};
+
+    return open_home(&in_job, o, events, arg, err);
+}
+
+struct ms_bridge_transport *
+ms_bridge_open_beside(const struct ms_ray_options *o,
+                      const struct ms_bridge_transport_events *events,
+                      void *arg,
+                      struct ms_error *err)
+{
+    return open_home(&ms_bridge_beside, o, events, arg, err);
 }
