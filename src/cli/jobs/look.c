@@ -6,6 +6,7 @@
 #include "cli/out.h"
 #include "cli/view.h"
 #include "head/rest/message_json.h"
+#include "job/core/spec.h"
 
 #include <errno.h>
 #include <string.h>
@@ -163,6 +164,8 @@ static enum ms_exit print_roles(const Muster__JobStatus *s)
     ms_view_grid(&g, "lrrrrll", "ROLE|RUNNING|SIZE|WANTED|RESTARTS|DOING|LAST FAILURE");
     for (size_t i = 0; i < s->n_roles; i++) {
         const Muster__JobRoleStatus *r = s->roles[i];
+        const char *what;
+        int len;
 
         ms_grid_add(&g, NULL, "%s", r->name);
         ms_grid_add(&g, NULL, "%u", r->running);
@@ -170,7 +173,8 @@ static enum ms_exit print_roles(const Muster__JobStatus *s)
         ms_grid_add(&g, NULL, "%u", r->wanted);
         ms_grid_add(&g, NULL, "%u", r->restarts);
         ms_grid_add(&g, NULL, "%s", r->doing[0] ? r->doing : "-");
-        ms_grid_add(&g, NULL, "%.*s", (int)strcspn(r->text, "\n"), r->text);
+        what = ms_job_last_line(r->text, &len);
+        ms_grid_add(&g, NULL, "%.*s", len, what);
     }
     return ms_out_grid(&g);
 }

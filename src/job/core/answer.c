@@ -242,7 +242,7 @@ static void failed(struct ms_job_core *c,
     if (doing != MS_JOB_DO_CREATE)
         r->is_restart_due = false; /* it is decided anew */
     else if (rank < r->spec->max)
-        ms_core_role_failed(c, r, rank, r->slots[rank].cause);
+        ms_core_role_failed(c, r, rank, r->slots[rank].cause, e->report_count > 0);
 }
 
 static void not_done(struct ms_job_core *c,

@@ -316,11 +316,12 @@ void ms_core_slot_ended(struct ms_job_core *c,
                         const char *text);
 /* Decide of all DEAD slots. */
 void ms_core_role_decide(struct ms_job_core *c, struct ms_core_role *r);
-/* Its creation has failed by this cause, on this rank. */
+/* Its creation has failed by this cause, on this rank; is_said: with all of its text. */
 void ms_core_role_failed(struct ms_job_core *c,
                          struct ms_core_role *r,
                          uint32_t rank,
-                         enum ms_job_cause cause);
+                         enum ms_job_cause cause,
+                         bool is_said);
 /* There is no use in trying again. */
 void ms_core_role_give_up(struct ms_job_core *c,
                           struct ms_core_role *r,

@@ -495,10 +495,13 @@ void ms_core_role_decide(struct ms_job_core *c, struct ms_core_role *r)
 void ms_core_role_failed(struct ms_job_core *c,
                          struct ms_core_role *r,
                          uint32_t rank,
-                         enum ms_job_cause cause)
+                         enum ms_job_cause cause,
+                         bool is_said)
 {
     char count[48], when[32];
     int64_t wait_ns;
+    int len = (int)strlen(r->text);
+    const char *what = is_said ? ms_job_last_line(r->text, &len) : r->text;
 
     r->has_failed = true;
     if (rank < r->spec->max && stop_early(c, r, rank))
@@ -517,11 +520,12 @@ void ms_core_role_failed(struct ms_job_core *c,
            ms_core_role_index(c, r),
            MS_JOB_ALL_RANKS,
            cause,
-           "role %s did not start: %s%s%s; it is tried again %s (%s)",
+           "role %s did not start: %s%s%.*s; it is tried again %s (%s)",
            r->spec->name,
            ms_job_cause_name(cause),
-           r->text[0] ? ": " : "",
-           r->text,
+           len ? ": " : "",
+           len,
+           what,
            ms_text_after(when, wait_ns),
            counted(count, r->spent, r->spec->budget, cause));
 }

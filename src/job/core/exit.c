@@ -120,6 +120,21 @@ uint32_t ms_error_mark(const char *text, int code)
     return hash ? hash : 1;
 }
 
+const char *ms_job_last_line(const char *text, int *len)
+{
+    const char *last = text, *end;
+
+    *len = 0;
+    for (const char *at = text; *at; at = *end ? end + 1 : end) {
+        end = strchrnul(at, '\n');
+        if (strspn(at, " \t\r\n") < (size_t)(end - at)) {
+            last = at;
+            *len = (int)(end - at);
+        }
+    }
+    return last;
+}
+
 void ms_text_keep(char *out, size_t room, const char *text)
 {
     const char *all = text ? text : "";

@@ -1,9 +1,10 @@
-/* hardware_test.c - what blames the hardware, and what does not */
+/* hardware_test.c - what a text says: does it blame the hardware, and what happened */
 #include "job/core/spec.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -76,12 +77,32 @@ static void test_other_causes_stay(void **state)
     assert_int_equal(ms_job_classify(&exit), MS_JOB_NODE_LOST);
 }
 
+static void test_the_last_line_says_what_happened(void **state)
+{
+    static const char *const texts[][2] = {
+        {"", ""},
+        {"one", "one"},
+        {"Traceback:\n  File \"x\"\nValueError: no\n\n  \n", "ValueError: no"},
+        {"\n\n", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        int len;
+        const char *last = ms_job_last_line(texts[i][0], &len);
+
+        assert_int_equal(len, strlen(texts[i][1]));
+        assert_memory_equal(last, texts[i][1], (size_t)len);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts_that_blame_the_hardware),
         cmocka_unit_test(test_texts_that_do_not),
         cmocka_unit_test(test_other_causes_stay),
+        cmocka_unit_test(test_the_last_line_says_what_happened),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

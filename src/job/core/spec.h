@@ -64,6 +64,10 @@ enum ms_job_cause ms_job_classify(const struct ms_job_exit *exit);
 /* The first words of the text which say that a device or a machine is broken; NULL: none. */
 const char *ms_job_find_hardware(const char *text);
 
+/* The last line of a text that has something on it, as an exception is named by a traceback;
+ * *len is its length. */
+const char *ms_job_last_line(const char *text, int *len);
+
 enum ms_job_restart {
     MS_JOB_RESTART_RANK, /* what has died is replaced; the others go on */
     MS_JOB_RESTART_ROLE, /* all ranks together */
