@@ -204,7 +204,7 @@ def test_killed_heads_have_nothing_done_twice(
 
 def test_saved_and_restored_together(session: None, tmp_path: Path) -> None:
     """All queues go back to one moment; a queue that came later to its beginning."""
-    with pytest.raises(ValueError, match="which folder"):
+    with pytest.raises(ValueError, match="give a folder"):
         muster.save_shards()
     assert not muster.restore_shards(tmp_path)  # nothing was saved
     a, b = muster.Shards("a", 4, 1), muster.Shards("b", 3, 1)

@@ -319,7 +319,7 @@ def init(
     asked = dict(locals())
     if _core.in_worker() is not None:
         raise MusterError(
-            "init() is for drivers; this process is a worker, which makes clusters without"
+            "init() is for drivers: this process is a worker, which makes clusters without it"
         )
     if orchestrator is not None:
         from muster._session import reservation as _lent

@@ -110,7 +110,7 @@ class Rendezvous:
             unit = role.unit if unit is None else unit
         if name is None or min is None:
             raise ValueError(
-                "Rendezvous: a name and how many meet are wanted; only ranks of a role that "
+                "Rendezvous: give a name and the number of members; only ranks of a role that "
                 "a job's controller has started (MUSTER_RENDEZVOUS) can leave them out"
             )
         rank = _own_rank() if key is None else None

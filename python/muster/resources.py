@@ -49,10 +49,13 @@ class ResourceManager:
         per_node = _ALL if num_gpus_per_node is None else num_gpus_per_node
         if per_node < _ALL or (num_nodes is not None and num_nodes < 1):
             raise PlacementError(
-                f"{num_nodes} nodes of {num_gpus_per_node} devices are none"
+                "num_nodes must be at least 1, and num_gpus_per_node at least 0: "
+                f"{num_nodes!r}, {num_gpus_per_node!r}"
             )
         if nodes is not None and (not nodes or num_nodes is not None):
-            raise PlacementError("nodes=: the names of some, without num_nodes")
+            raise PlacementError(
+                "nodes: at least one name is needed, without num_nodes"
+            )
         scope = _scope(list(nodes or ()), num_nodes or 0, per_node)
         try:
             uses = _resources(scope)["nodes"]

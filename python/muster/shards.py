@@ -288,6 +288,6 @@ def _folder(folder: str | os.PathLike[str] | None) -> str:
     found = os.environ.get("MUSTER_CHECKPOINT") if folder is None else folder
     if not found:
         raise ValueError(
-            "which folder? Only drivers of jobs with `checkpoint` can leave it out"
+            "give a folder: only drivers of jobs with `checkpoint` can leave it out"
         )
     return os.fspath(found)

@@ -125,5 +125,5 @@ def _plain(value: Any) -> Any:
 
 def _finite(value: float) -> float:
     if not isfinite(value):
-        raise ValueError(f"count: {value!r} has no place on a curve")
+        raise ValueError(f"count: not a finite number: {value!r}")
     return value

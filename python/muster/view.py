@@ -67,7 +67,7 @@ class View:
         bound: Binding | None = None,
     ) -> None:
         if not members:
-            raise IndexError(f"no workers of {name!r} are chosen")
+            raise IndexError(f"a view of {name!r} needs at least one worker")
         self._name = name
         self._bound = bound or Binding(name, engine, len(members), None, None)
         self._plans: dict[str, Plan] = {}

@@ -169,7 +169,7 @@ class Binding:
         if missing:
             raise ClusterError(
                 f"mesh {mesh!r} of {self.cluster!r}: rank {missing[0]} has not registered "
-                f"it: muster.register_mesh({mesh!r}, dp_rank, is_collect) does in the "
+                f"it: call muster.register_mesh({mesh!r}, dp_rank, is_collect) in the "
                 "worker"
             )
         for i, one in zip(new, answers, strict=True):
@@ -183,6 +183,6 @@ def check_names(kind: type, methods: Iterable[str], of: str = "") -> None:
         if hasattr(kind, name) or name in getattr(kind, "_INSTANCE", ()):
             raise ClusterError(
                 f"the registered method {name!r}{of} cannot be bound: {kind.__name__} "
-                "has an attribute of that name. Give it another one, or do not register "
-                f"it: execute_all_sync({name!r}) calls it all the same"
+                "has an attribute of that name. Rename it, or do not register it: "
+                f"execute_all_sync({name!r}) calls it without being registered"
             )

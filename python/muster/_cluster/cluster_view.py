@@ -85,7 +85,7 @@ class ClusterView(View):
     def _require_owner(self) -> api.Session:
         if self._owner is None:
             raise ClusterError(
-                f"this is a handle of {self._name!r}: its creator changes its workers, "
+                f"this handle of {self._name!r} cannot change its workers: its creator can, "
                 "or a driver with muster.get_cluster"
             )
         return self._owner
@@ -141,7 +141,9 @@ class ClusterView(View):
         number = self._member(rank).rank
         self._require_owner()
         if number not in self._helpers:
-            raise ClusterError(f"rank {number} of {self._name!r} is on one node alone")
+            raise ClusterError(
+                f"rank {number} of {self._name!r} has no helpers: it is on one node"
+            )
         return View(self._name, self._helpers[number], ENGINE, self._timeout)
 
     # ---- its mesh ---------------------------------------------------------------------

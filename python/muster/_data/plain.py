@@ -55,7 +55,7 @@ def _of_torch(tensor: Any) -> tuple[int, tuple[int, ...], Any]:
     code = _CODES.get(str(tensor.dtype).removeprefix("torch."))
     if code is None or tensor.layout != torch.strided:
         raise ValueError(
-            f"a torch tensor of {tensor.dtype}, {tensor.layout}: plain data has no such"
+            f"a torch tensor of {tensor.dtype}, {tensor.layout}: plain data has no such type"
         )
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return code, tuple(tensor.shape), flat.view(torch.uint8).numpy()

@@ -53,9 +53,9 @@ class Each:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
-            "muster.each(x) is an argument of execute_all_*, or what a dispatch function "
-            "gives: it is not inside of others, nor an argument of one rank or of a "
-            "registered method, whose mode says what is shared out"
+            "muster.each(x) can be an argument of execute_all_*, or come from a dispatch "
+            "function. It cannot be inside of another value, nor an argument of one rank "
+            "or of a registered method, whose mode says what is shared out"
         )
 
 

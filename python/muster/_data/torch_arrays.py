@@ -74,7 +74,7 @@ def array_of(tensor: Any) -> NDArray[Any]:
         )
     if not is_plain(tensor):
         raise TypeError(
-            f"a tensor of layout {tensor.layout} is no rows of numbers: .to_dense() it, "
+            f"a tensor of layout {tensor.layout} has no rows of numbers: .to_dense() it, "
             "or use muster.Ragged"
         )
     bare = tensor.detach().resolve_conj().resolve_neg()

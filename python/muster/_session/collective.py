@@ -21,7 +21,7 @@ def barrier(
     host = _core.in_worker()
     if host is None:
         raise ClusterError(
-            "barrier() is for workers: the ranks of a cluster meet there"
+            "barrier() is for workers: it waits for all ranks of their cluster"
         )
     if cluster is not None and host.cluster != cluster:
         raise ClusterError(

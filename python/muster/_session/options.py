@@ -69,7 +69,9 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
             "num_gpus out"
         )
     if asked["spill_limit"] is not None and not options["spill_limit"]:
-        raise ValueError("spill_limit: 0 means nothing; say spill=False")
+        raise ValueError(
+            "spill_limit: must not be 0; spill=False switches spilling off"
+        )
     if address:
         _refuse_what_is_the_heads(asked, address)
     return options
@@ -145,12 +147,14 @@ def _refuse_what_is_the_heads(asked: dict[str, Any], address: str) -> None:
     stores = (asked["store_limit"], asked["spill"], asked["spill_limit"])
     if stores != (None, True, None):
         raise ValueError(
-            "store_limit, spill and spill_limit are matters of the head and its agents: "
+            "store_limit, spill and spill_limit are options of the head and its agents: "
             "`muster head --store-limit`, `muster agent --store-limit`"
         )
     for name in ("http", "listen"):
         if asked[name] is not None:
-            raise ValueError(f"{name}: is the head's matter, `muster head --{name}`")
+            raise ValueError(
+                f"{name}: is an option of the head: `muster head --{name}`"
+            )
 
 
 def _size(asked: dict[str, Any], field: str, otherwise: int) -> int:
