@@ -351,6 +351,30 @@ def test_a_call_that_is_retried_runs_once(scheduler: Any, create: Any) -> None:
     assert scheduler.call_engine("actor/0", "run", None, "c") == ["a", "b", "c"]
 
 
+def test_late_answers_of_a_loop_are_told(
+    scheduler: Any, create: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one timer for all of its calls, whichever of them is late first."""
+    create("actor", 4)
+    told: list[Any] = []  # worker, seconds, attempt
+    monkeypatch.setattr(
+        "muster.areal.attempts.logger.warning",
+        lambda text, method, worker, *rest: told.append((worker, *rest[:2])),
+    )
+
+    async def call(rank: int, seconds: float, timeout: float) -> Any:
+        often = {"http_timeout": timeout, "retry_delay": 5}
+        told = (f"actor/{rank}", "run", None, "x", seconds)
+        return await scheduler.async_call_engine(*told, **often)
+
+    async def all_of_them() -> Any:
+        calls = call(0, 0, 60), call(1, 1.6, 0.9), call(2, 1.6, 0.4), call(3, 0, 60)
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(all_of_them()) == [["x"]] * 4
+    assert told == [("actor/2", 0.4, 1), ("actor/1", 0.9, 1)]
+
+
 def test_a_call_that_is_given_up(scheduler: Any, create: Any) -> None:
     create("actor", 1)
     first = threading.Thread(

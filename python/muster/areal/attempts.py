@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+import weakref
 
 from muster.areal.engine_server import NoEngine
 from muster.areal.failures import is_of
@@ -21,7 +23,7 @@ _NOT_FOUND, _UNAVAILABLE = 404, 503  # of a command that speaks HTTP
 
 
 class Attempts:
-    __slots__ = ("_count", "_delay", "_end", "_timeout", "number", "timer", "wait_s")
+    __slots__ = ("_count", "_delay", "_end", "_timeout", "due", "number", "wait_s")
 
     def __init__(self, timeout: float, count: int, delay: float) -> None:
         if timeout <= 0 or count < 1 or delay < 0:
@@ -31,10 +33,11 @@ class Attempts:
             )
         self._timeout, self._count, self._delay = timeout, count, delay
         self.number = 1
-        self.timer: asyncio.TimerHandle | None = None
         self.wait_s = timeout  # of this attempt
         pauses: float = delay * (2 ** (count - 1) - 1)
-        self._end: float = time.monotonic() + timeout * count + pauses
+        now = time.monotonic()
+        self.due = now + timeout  # when it ends, for a Watch
+        self._end: float = now + timeout * count + pauses
 
     @property
     def left(self) -> float:
@@ -65,21 +68,6 @@ class Attempts:
             self._count,
         )
 
-    def tell_in(
-        self, loop: asyncio.AbstractEventLoop, worker_id: str, method: str
-    ) -> None:
-        """For a loop, which waits for all attempts at once; `timer` is to be cancelled."""
-        told = (loop, worker_id, method)
-        self.timer = loop.call_later(self._timeout, self._wait_in, *told)
-
-    def _wait_in(
-        self, loop: asyncio.AbstractEventLoop, worker_id: str, method: str
-    ) -> None:
-        if self.number < self._count:
-            self.next_wait(worker_id, method)
-            told = (loop, worker_id, method)
-            self.timer = loop.call_later(self.wait_s, self._wait_in, *told)
-
     def may_repeat(self, error: Exception) -> bool:
         """It did not begin, and there are attempts left."""
         status = getattr(error, "status", 0)
@@ -89,4 +77,57 @@ class Attempts:
     def next_try(self) -> float:
         """Seconds until then."""
         self.wait_s = self._timeout
-        return self._pause()
+        pause = self._pause()
+        self.due = time.monotonic() + pause + self._timeout
+        return pause
+
+
+class Watch:
+    """The calls of an event loop, which waits for all attempts of a call at once: tells of
+    those that have not answered in time. One timer is for all of them, and stays when they are
+    answered. Must not refer to the loop itself."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Attempts, tuple[str, str]] = {}
+        self._due = math.inf  # of the timer
+
+    def add(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        attempts: Attempts,
+        worker_id: str,
+        method: str,
+    ) -> None:
+        self._calls[attempts] = worker_id, method
+        if attempts.due < self._due:
+            self._set_timer(loop, attempts.due)
+
+    def remove(self, attempts: Attempts) -> None:
+        self._calls.pop(attempts, None)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self._due = due
+        loop.call_later(max(0.0, due - time.monotonic()), self._look, loop, due)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        if due != self._due:
+            return  # there is an earlier one
+        now = time.monotonic()
+        for attempts, (worker_id, method) in self._calls.items():
+            if attempts.due <= now:
+                attempts.next_wait(worker_id, method)
+                attempts.due = now + attempts.wait_s
+        self._due = math.inf
+        if self._calls:
+            self._set_timer(loop, min(one.due for one in self._calls))
+
+
+_watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Watch]
+_watches = weakref.WeakKeyDictionary()
+
+
+def watch_of(loop: asyncio.AbstractEventLoop) -> Watch:
+    found = _watches.get(loop)
+    if found is None:
+        found = _watches[loop] = Watch()
+    return found

@@ -17,7 +17,7 @@ from areal.utils import name_resolve, names  # type: ignore[import-not-found]
 
 from muster import api
 from muster.areal import failures
-from muster.areal.attempts import Attempts
+from muster.areal.attempts import Attempts, watch_of
 from muster.areal.log_files import LogFiles
 from muster.areal.role_manager import RoleManager, Settings
 from muster.areal.shards import use_store
@@ -242,18 +242,18 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
         told = (_name(worker_id, engine_name), method, args, kwargs, rpc_meta)
         attempts = Attempts(http_timeout, max_retries, retry_delay)
         loop = asyncio.get_running_loop()
+        watch = watch_of(loop)
         while True:
             try:
                 pending = worker.call(attempts.left, *told, waits=False)
-                attempts.tell_in(loop, worker_id, method)
+                watch.add(loop, attempts, worker_id, method)
                 return await pending
             except Exception as e:
                 if not attempts.may_repeat(e):
                     raise failures.of_call(worker, method, e, attempts.number) from e
                 await asyncio.sleep(attempts.next_try())
             finally:
-                if attempts.timer is not None:
-                    attempts.timer.cancel()
+                watch.remove(attempts)
 
 
 def _name(worker_id: str, engine_name: str | None) -> str:
