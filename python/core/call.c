@@ -204,10 +204,10 @@ static PyObject *raise_error(struct call *c)
 
 PyObject *core_call_value(struct ms_call *call, const struct ms_outcome *o)
 {
-    void *stored = ms_call_take_stored(call);
+    void *stored;
     PyObject *value;
 
-    ms_call_take_body(call); /* core_decode frees it */
+    ms_call_take_body(call, &stored); /* core_decode frees it */
     value = core_decode(o->codec, (uint8_t *)(uintptr_t)o->body, o->body, o->len);
     core_hold_unref(stored);
     return value;
@@ -281,7 +281,7 @@ static PyObject *call_result(PyObject *self, PyObject *unused)
 {
     struct call *c = (struct call *)self;
 
-    if (!ms_call_is_done(c->call))
+    if (!is_settled(c) && !ms_call_is_done(c->call))
         c->streams = 1; /* there was news, and it is not the end */
     if (!c->streams && settle(c) < 0)
         return NULL;
@@ -295,6 +295,8 @@ static PyObject *call_is_stream(PyObject *self, PyObject *unused)
     struct call *c = (struct call *)self;
     struct ms_outcome o;
 
+    if (is_settled(c))
+        return PyBool_FromLong(c->streams);
     if (!c->streams && ms_call_is_done(c->call)) {
         ms_call_outcome(c->call, &o);
         c->streams = o.ends_stream;

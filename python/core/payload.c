@@ -14,6 +14,18 @@ enum { PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
 
 static PyObject *pickle_dumps, *pickle_loads, *protocol;
 
+/* What calls have most often, pickled once. */
+static struct known {
+    PyObject *value, *pickle;
+    const char *bytes;
+    Py_ssize_t len;
+} no_result, no_arguments; /* None, and ((), None) */
+
+static bool is_known(const struct known *k, const uint8_t *pickle, size_t len)
+{
+    return len == (size_t)k->len && memcmp(pickle, k->bytes, len) == 0;
+}
+
 /* ---- encoding -------------------------------------------------------------------- */
 
 static int is_scalar(PyObject *o)
@@ -85,6 +97,11 @@ static int pickle_value(PyObject *value, PyObject *dumps, struct core_payload *p
     PyObject *list;
     int room = PLAIN_MAX;
 
+    if (value == no_result.value || value == no_arguments.value) {
+        p->pickle = Py_NewRef(value == no_result.value ? no_result.pickle
+                                                       : no_arguments.pickle);
+        return 0;
+    }
     if (is_plain(value, PLAIN_DEPTH, &room)) {
         p->pickle = PyObject_CallFunctionObjArgs(pickle_dumps, value, protocol, NULL);
         return p->pickle ? 0 : -1;
@@ -176,7 +193,9 @@ int core_encode_call(PyObject *args,
         return encoded(core_plain_encode_call(args, kwargs, p), p);
     if (codec == MS_CODEC_BYTES)
         return encoded(encode_one_bytes(args, kwargs, p), p);
-    pair = PyTuple_Pack(2, args, kwargs);
+    pair = PyTuple_Size(args) == 0 && kwargs == Py_None
+               ? Py_NewRef(no_arguments.value)
+               : PyTuple_Pack(2, args, kwargs);
     if (!pair)
         return -1;
     return encoded(encode_pickled(pair, core_dumps_call, CORE_STORED_CALL, p), p);
@@ -217,12 +236,16 @@ void core_payload_release(struct core_payload *p)
 
 PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *owned = memory;
-    MS_CLEANUP(core_unref)
-    PyObject *view =
-        PyMemoryView_FromMemory((char *)(uintptr_t)pickle, (Py_ssize_t)len, PyBUF_READ);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *owned = memory; /* until the view is gone */
+    MS_CLEANUP(core_unref) PyObject *view = NULL;
 
-    (void)owned; /* until the view is gone */
+    (void)owned;
+    if (is_known(&no_result, pickle, len))
+        Py_RETURN_NONE;
+    if (is_known(&no_arguments, pickle, len))
+        return Py_NewRef(no_arguments.value);
+    view =
+        PyMemoryView_FromMemory((char *)(uintptr_t)pickle, (Py_ssize_t)len, PyBUF_READ);
     return view ? PyObject_CallFunctionObjArgs(pickle_loads, view, NULL) : NULL;
 }
 
@@ -269,10 +292,28 @@ core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len
     return Py_BuildValue("(N)O", value, Py_None);
 }
 
+static int know(struct known *k, PyObject *value)
+{
+    char *bytes;
+
+    k->value = value;
+    if (!value)
+        return -1;
+    k->pickle = PyObject_CallFunctionObjArgs(pickle_dumps, value, protocol, NULL);
+    if (!k->pickle || PyBytes_AsStringAndSize(k->pickle, &bytes, &k->len) < 0)
+        return -1;
+    k->bytes = bytes;
+    return 0;
+}
+
 int core_payload_setup(PyObject *module)
 {
     pickle_dumps = core_import("_pickle", "dumps");
     pickle_loads = core_import("_pickle", "loads");
     protocol = PyLong_FromLong(5);
-    return pickle_dumps && pickle_loads && protocol ? 0 : -1;
+    if (!pickle_dumps || !pickle_loads || !protocol)
+        return -1;
+    if (know(&no_result, Py_NewRef(Py_None)) < 0)
+        return -1;
+    return know(&no_arguments, Py_BuildValue("()O", Py_None));
 }

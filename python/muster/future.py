@@ -421,7 +421,11 @@ def gather(futures: list[Future], timeout: float | None = None) -> list[Any]:
     """All results. Raises the failure that comes first in time, whatever is pending."""
     deadline = None if timeout is None else monotonic() + timeout
     patience = PATIENCE_S if timeout is None else min(timeout, PATIENCE_S)
-    if wait_all([call for future in futures for call in future._calls()], patience):
+    if set(map(type, futures)) == {Future}:
+        calls = [future._call for future in futures]
+    else:
+        calls = [call for future in futures for call in future._calls()]
+    if wait_all(calls, patience):
         return [future._value() for future in futures]
     results: list[Any] = []
     for future in futures:
@@ -484,7 +488,10 @@ def get(
     if isinstance(futures, (Future, Ref)):
         return futures.get() if isinstance(futures, Ref) else futures.result(timeout)
     all_ = list(futures)
-    results = iter(gather(_futures(f for f in all_ if type(f) is not Ref), timeout))
+    waited = _futures([f for f in all_ if type(f) is not Ref])
+    if len(waited) == len(all_):
+        return gather(waited, timeout)
+    results = iter(gather(waited, timeout))
     return [one.get() if isinstance(one, Ref) else next(results) for one in all_]
 
 

@@ -234,7 +234,9 @@ class View:
         self, method: str, /, *args: Any, **kwargs: Any
     ) -> Future:
         """Call the first worker; a future."""
-        return self._future(self._peer(0), method, args, kwargs)
+        if not self._peers:
+            self._destroyed()
+        return self._future(self._peers[0], method, args, kwargs)
 
     execute_rank_zero = execute_rank_zero_async
 

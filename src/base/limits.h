@@ -36,6 +36,7 @@
 #define MS_SEEK_NS          (5 * MS_NS_PER_S)    /* a successor is asked for again */
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
 #define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */
+#define MS_BURST_NS         (500 * MS_NS_PER_US) /* calls in a row: until the loop reads */
 #define MS_INBOX_READS_NS   (100 * MS_NS_PER_MS) /* then the loop reads in its place */
 #define MS_TAKEOVER_TICK_NS (4 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
 #define MS_LONG_NS          (25 * MS_NS_PER_MS)  /* a call that is not a short one */

@@ -49,7 +49,7 @@ int ms_capi_outcome(struct ms_call *call,
         return ms_capi_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)), err);
     if (!value)
         return 0;
-    ms_call_take_body(call);
+    ms_call_take_body(call, NULL);
     return decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len, value, err);
 }
 

@@ -60,7 +60,7 @@ static void test_big_payloads_both_ways(void **state)
         assert_int_equal(o.codec, MS_CODEC_PLAIN);
         assert_int_equal(o.len, sizes[i]);
         assert_memory_equal(o.body, data, sizes[i]);
-        taken = ms_call_take_body(c);
+        taken = ms_call_take_body(c, NULL);
         assert_ptr_equal(taken, o.body);
         free(taken);
         ms_call_unref(c);

@@ -146,6 +146,7 @@ static int send_direct(struct ms_conn *c,
     ms_conn_note_time(c, &c->sent_ns);
     if ((size_t)n == MS_FRAME_SIZE + head->total)
         return 0;
+    c->is_full = true;
     if (ms_sender_add(&c->sender, head, iov, count, (size_t)n) < 0)
         return n ? -ECONNABORTED : -ENOMEM; /* half a frame went out */
     return 0;
@@ -166,7 +167,7 @@ int ms_conn_send(struct ms_conn *c,
         c->raw.len == 0 && ms_sender_is_empty(&c->sender))
         return send_direct(c, &first, iov, count);
     rc = ms_sender_add(&c->sender, &first, iov, count, 0);
-    return rc < 0 ? rc : ms_conn_flush(c);
+    return rc < 0 || c->is_full ? rc : ms_conn_flush(c);
 }
 
 int ms_conn_send_loan(struct ms_conn *c,
@@ -207,6 +208,7 @@ int ms_conn_flush(struct ms_conn *c)
     struct ms_transport *t = c->transport;
     int rc = t->ops->flush ? t->ops->flush(t) : 0;
 
+    c->is_full = false;
     while (rc == 0 && c->raw.len) {
         struct iovec iov = {c->raw.data, c->raw.len};
         ssize_t n = t->ops->write(t, &iov, 1);
@@ -220,5 +222,7 @@ int ms_conn_flush(struct ms_conn *c)
     if (rc < 0 || !c->ready || ms_sender_is_empty(&c->sender))
         return rc;
     ms_conn_note_time(c, &c->sent_ns);
-    return ms_sender_pump(&c->sender, t);
+    rc = ms_sender_pump(&c->sender, t);
+    c->is_full = rc == 0 && !ms_sender_is_empty(&c->sender);
+    return rc;
 }

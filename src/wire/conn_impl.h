@@ -29,6 +29,7 @@ struct ms_conn {
 
     bool is_network;
     bool is_lazy; /* no memory to read into while nothing is there */
+    bool is_full; /* the socket took nothing more: who sends waits for a flush */
     bool held;    /* the handshake is over, and what came behind it waits in `in` */
     _Atomic int64_t heard_ns, sent_ns; /* network: when bytes last came and went */
 

@@ -91,13 +91,14 @@ static void settle_forgotten(struct ms_call *c)
     c->len = c->body ? p->failure_len : 0;
 }
 
-/* Who takes from the inbox that has the connection may be busy for as long as it has it. Of a
- * call that was just made there is no answer yet. */
-static void look_past_inbox(struct ms_call *c)
+/* Who takes from the inbox that has the connection may be busy for as long as it has it, and
+ * the loop may look later. Of a call that was just made there is no answer yet. */
+static void look_now(struct ms_call *c)
 {
     struct ms_peer *p = c->peer;
 
-    if (c->done || p->armed != ARMED_INBOX || ms_now_ns() < c->begun_ns + MS_SPIN_NS)
+    if (c->done || (p->armed != ARMED_INBOX && p->armed != ARMED_LATER) ||
+        ms_now_ns() < c->begun_ns + MS_SPIN_NS)
         return;
     ms_peer_read(p, NULL, 0);
     ms_peer_hand_over(p);
@@ -108,7 +109,7 @@ bool ms_call_is_done(struct ms_call *c)
     MS_PEER_LOCK(c->peer);
 
     settle_forgotten(c);
-    look_past_inbox(c);
+    look_now(c);
     return c->done;
 }
 
@@ -374,19 +375,14 @@ void ms_call_outcome(struct ms_call *c, struct ms_outcome *o)
                              .len = c->len};
 }
 
-uint8_t *ms_call_take_body(struct ms_call *c)
+uint8_t *ms_call_take_body(struct ms_call *c, void **stored)
 {
     MS_LOCK(&c->peer->lock);
 
+    if (stored)
+        *stored = MS_TAKE(c->stored);
     c->len = 0;
     return MS_TAKE(c->body);
-}
-
-void *ms_call_take_stored(struct ms_call *c)
-{
-    MS_LOCK(&c->peer->lock);
-
-    return MS_TAKE(c->stored);
 }
 
 bool ms_call_has_items(struct ms_call *c)
@@ -440,6 +436,10 @@ int ms_call_notify(struct ms_call *c, struct ms_inbox *i, uint64_t tag)
     if (!c->done) {
         ms_client_wake_at(c->peer->client, c->deadline_ns);
         ms_inbox_adopt(i, c);
+        if (!c->peer->inbox) {
+            c->peer->is_noticed = true;
+            ms_peer_look(c->peer);
+        }
     }
     ms_peer_hand_over(c->peer);
     return rc;

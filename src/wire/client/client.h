@@ -162,10 +162,9 @@ struct ms_outcome {
     size_t len;
 };
 void ms_call_outcome(struct ms_call *c, struct ms_outcome *o);
-uint8_t *ms_call_take_body(struct ms_call *c);
-/* Of an MS_CODEC_STORED answer whose body was taken: what on_stored gave; the caller's
- * from now on. */
-void *ms_call_take_stored(struct ms_call *c);
+/* *stored is what on_stored gave for an MS_CODEC_STORED answer, the caller's from now on, or
+ * NULL; `stored` NULL: it stays with the call. */
+uint8_t *ms_call_take_body(struct ms_call *c, void **stored);
 
 /* Items wait to be taken. */
 bool ms_call_has_items(struct ms_call *c);

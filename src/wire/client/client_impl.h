@@ -18,6 +18,8 @@
  * the thread that takes from the inbox of its calls, or by the loop. A thread that stops reading
  * calls ms_peer_hand_over. An inbox is for those who may be busy with other things, so it has
  * a connection for MS_INBOX_READS_NS after a call, and only if all open calls are told to it.
+ * Who makes calls in a row will wait for them, and read all answers at once; until then the
+ * loop looks every MS_BURST_NS, and does not take the core from the worker for each answer.
  *
  * A call that was given up, cancelled or past its deadline, is done, but stays in `calls`:
  * its answer may still come, and what that grants is ours until it is given back. So the
@@ -73,7 +75,7 @@ enum peer_state {
 };
 
 /* Who hears of what comes over a connection that no thread reads. */
-enum peer_armed { NOT_ARMED, ARMED_LOOP, ARMED_INBOX };
+enum peer_armed { NOT_ARMED, ARMED_LOOP, ARMED_LATER, ARMED_INBOX };
 
 struct ms_peer {
     _Atomic unsigned refs;
@@ -91,8 +93,14 @@ struct ms_peer {
     uint8_t session[MS_SESSION_SIZE];
     bool reading;           /* a thread reads the connection */
     enum peer_armed armed;  /* else: who will */
+    uint32_t watched;       /* what the loop waits for, once; 0: nothing */
     struct ms_inbox *inbox; /* with the connection among its descriptors; NULL: none */
     int64_t inbox_until_ns; /* how long that reads it; 0: it does not */
+    int64_t begun_ns;       /* the last call that nobody waited for at once */
+    int64_t burst_until_ns; /* such calls are made in a row */
+    int64_t look_ns;        /* ARMED_LATER: when the loop reads */
+    bool is_noticed;        /* of an open call the loop tells an inbox: it reads at once */
+    int64_t expire_ns;      /* no call has an earlier deadline */
     bool locked_read;
     struct ms_list waiters; /* threads in ms_call_wait */
     struct ms_list garbage; /* calls to unreference when the lock is free */
@@ -261,6 +269,8 @@ int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns);
 
 /* peer_read.c; the peer's lock is held */
 void ms_peer_arm(struct ms_peer *p);
+/* It is time that the loop reads. */
+void ms_peer_look(struct ms_peer *p);
 /* `where`, which was armed, has heard of it. Locks the peer. */
 void ms_peer_ready(struct ms_peer *p, enum peer_armed where);
 /* Read with the role taken; lets go of the lock meanwhile. Polls first if

@@ -38,6 +38,7 @@ static struct ms_peer *peer_alloc(struct ms_client *c, uint64_t uid, const char 
     p->client = c;
     p->uid = uid;
     p->pair = ms_random_id();
+    p->expire_ns = MS_NEVER;
     snprintf(p->label, sizeof p->label, "%s", label);
     ms_list_init(&p->link);
     ms_list_init(&p->waiters);
@@ -313,7 +314,10 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
         return;
     }
     ms_call_ref(c);
-    p->open_count++;
+    if (p->open_count++ == 0)
+        p->is_noticed = false;
+    if (c->deadline_ns < p->expire_ns)
+        p->expire_ns = c->deadline_ns;
     if (p->state == PEER_SEEKING)
         return;     /* sent to who has its place */
     if (!p->conn) { /* sent when there is a connection */
@@ -335,6 +339,9 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
     }
     if (spec->waits)
         return;
+    if (c->begun_ns - p->begun_ns < MS_BURST_NS && !p->is_noticed)
+        p->burst_until_ns = c->begun_ns + MS_BURST_NS;
+    p->begun_ns = c->begun_ns;
     if (p->inbox_until_ns) /* as with the calls before it */
         p->inbox_until_ns = c->begun_ns + MS_INBOX_READS_NS;
     ms_peer_hand_over(p);

@@ -56,6 +56,7 @@ static void drop_conn(struct ms_peer *p, bool is_dead)
     ms_fd_close(&p->probe_fd);
     p->conn = NULL;
     p->armed = NOT_ARMED;
+    p->watched = 0;
     p->is_working = false;
 }
 

@@ -276,8 +276,11 @@ static int64_t lost_on_time(struct ms_peer *p, int64_t now_ns)
 
 int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
 {
-    int64_t next_ns = ms_calls_expire(p, now_ns), other_ns = MS_NEVER;
+    int64_t next_ns, other_ns = MS_NEVER;
 
+    if (p->expire_ns <= now_ns)
+        p->expire_ns = ms_calls_expire(p, now_ns);
+    next_ns = p->expire_ns;
     if (p->state == PEER_LOST)
         other_ns = lost_on_time(p, now_ns);
     else if (p->state == PEER_SEEKING)
@@ -288,6 +291,12 @@ int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
         ms_peer_arm(p); /* at the loop, if the inbox has had its time */
         if (p->armed == ARMED_INBOX && p->inbox_until_ns < next_ns)
             next_ns = p->inbox_until_ns;
+    }
+    if (p->armed == ARMED_LATER) {
+        if (p->look_ns <= now_ns)
+            ms_peer_look(p);
+        else if (p->look_ns < next_ns)
+            next_ns = p->look_ns;
     }
     return other_ns < next_ns ? other_ns : next_ns;
 }

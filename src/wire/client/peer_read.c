@@ -18,6 +18,9 @@ static void watch(struct ms_peer *p, unsigned events)
 
     if (ms_conn_wants_write(p->conn))
         ev.events |= EPOLLOUT;
+    if (ev.events == p->watched)
+        return;
+    p->watched = ev.events;
     epoll_ctl(p->client->epoll_fd, EPOLL_CTL_MOD, ms_conn_fd(p->conn), &ev);
 }
 
@@ -30,6 +33,10 @@ static void set_armed(struct ms_peer *p, enum peer_armed armed)
         ms_inbox_watch(p, false);
     if (before != armed && armed == ARMED_INBOX)
         ms_inbox_watch(p, true);
+    if (before != armed && armed == ARMED_LATER) {
+        p->look_ns = ms_now_ns() + MS_BURST_NS;
+        ms_client_wake_at(p->client, p->look_ns);
+    }
     if ((before != armed && (before == ARMED_LOOP || armed == ARMED_LOOP)) ||
         ms_conn_wants_write(p->conn))
         watch(p, armed == ARMED_LOOP ? EPOLLIN | EPOLLRDHUP : 0);
@@ -39,8 +46,11 @@ static enum peer_armed who_reads(const struct ms_peer *p)
 {
     if (p->reading)
         return NOT_ARMED;
-    return p->inbox_until_ns && ms_now_ns() < p->inbox_until_ns ? ARMED_INBOX
-                                                                : ARMED_LOOP;
+    if (p->inbox_until_ns && ms_now_ns() < p->inbox_until_ns)
+        return ARMED_INBOX;
+    if (p->armed == NOT_ARMED && ms_now_ns() < p->burst_until_ns)
+        return ARMED_LATER;
+    return p->armed == ARMED_LATER ? ARMED_LATER : ARMED_LOOP;
 }
 
 void ms_peer_arm(struct ms_peer *p)
@@ -49,12 +59,21 @@ void ms_peer_arm(struct ms_peer *p)
         set_armed(p, who_reads(p));
 }
 
+void ms_peer_look(struct ms_peer *p)
+{
+    p->burst_until_ns = 0;
+    if (p->conn && p->armed == ARMED_LATER)
+        set_armed(p, ARMED_LOOP);
+}
+
 void ms_peer_ready(struct ms_peer *p, enum peer_armed where)
 {
     MS_PEER_LOCK(p);
 
     if (p->armed == where)
         p->armed = NOT_ARMED;
+    if (where == ARMED_LOOP)
+        p->watched = 0;
     if (p->conn && ms_conn_wants_write(p->conn))
         ms_conn_flush(p->conn); /* its failure is read as the end of file */
     if (p->conn && !p->reading)
