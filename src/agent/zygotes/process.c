@@ -258,23 +258,44 @@ static bool kill_later(pid_t pid)
     return true;
 }
 
-/* Else the group is killed while the dead leader still keeps its number. */
+/* As waitpid gives it. */
+static int status_of(const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED)
+        return W_EXITCODE(info->si_status & 0xff, 0);
+    return W_EXITCODE(0, info->si_status) |
+           (info->si_code == CLD_DUMPED ? WCOREFLAG : 0);
+}
+
+/* Its group is killed while the dead leader still keeps its number. Of a surprise the agent
+ * hears first: calls wait for that. */
+static int reap_one(int fd, const siginfo_t *info)
+{
+    bool is_first = is_surprise(info);
+    int rc = is_first ? report_reaped(fd, info->si_pid, status_of(info)) : 0;
+
+    if (!is_first || !kill_later(info->si_pid))
+        ms_proc_group_kill(info->si_pid, SIGKILL);
+    if (waitpid(info->si_pid, NULL, 0) != info->si_pid)
+        return -errno;
+    return is_first ? rc : report_reaped(fd, info->si_pid, status_of(info));
+}
+
+/* Signals are taken when none is left, and then it is looked once more. */
 static int reap(int fd)
 {
-    drain_signals();
-    for (;;) {
+    for (bool is_drained = false;; is_drained = true) {
         siginfo_t info = {0};
-        int status, rc;
+        int rc = 0;
 
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
-            return 0;
-        if (!is_surprise(&info) || !kill_later(info.si_pid))
-            ms_proc_group_kill(info.si_pid, SIGKILL);
-        if (waitpid(info.si_pid, &status, 0) != info.si_pid)
-            return -errno;
-        rc = report_reaped(fd, info.si_pid, status);
-        if (rc < 0)
+        while (rc == 0 && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid) {
+            rc = reap_one(fd, &info);
+            info.si_pid = 0;
+        }
+        if (rc < 0 || is_drained)
             return rc;
+        drain_signals();
     }
 }
 
