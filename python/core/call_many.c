@@ -148,6 +148,7 @@ static PyObject *call_many(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
                             "each peer), timeout, waits, codec");
     n = PyList_Size(a[0]);
     codec = peer_parse_codec(a[7]);
+    s.asked_ns = a[5] == Py_None ? 0 : ms_now_ns();
     if (codec < 0 || core_deadline(a[5], MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0)
         return NULL;
     s.waits = PyObject_IsTrue(a[6]) == 1;

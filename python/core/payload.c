@@ -193,9 +193,8 @@ int core_encode_call(PyObject *args,
         return encoded(core_plain_encode_call(args, kwargs, p), p);
     if (codec == MS_CODEC_BYTES)
         return encoded(encode_one_bytes(args, kwargs, p), p);
-    pair = PyTuple_Size(args) == 0 && kwargs == Py_None
-               ? Py_NewRef(no_arguments.value)
-               : PyTuple_Pack(2, args, kwargs);
+    pair = PyTuple_Size(args) == 0 && kwargs == Py_None ? Py_NewRef(no_arguments.value)
+                                                        : PyTuple_Pack(2, args, kwargs);
     if (!pair)
         return -1;
     return encoded(encode_pickled(pair, core_dumps_call, CORE_STORED_CALL, p), p);

@@ -119,6 +119,7 @@ start_parse(struct peer *p, PyObject *const *a, Py_ssize_t n, struct peer_start 
     }
     if (n >= 6)
         s->waits = PyObject_IsTrue(a[5]) == 1;
+    s->asked_ns = a[4] == Py_None ? 0 : ms_now_ns();
     if (core_deadline(a[4], MS_CALL_TIMEOUT_NS, &s->deadline_ns) < 0)
         return -1;
     s->op = peer_method_op(p, a[0], a[1]);
@@ -135,6 +136,7 @@ struct ms_call *peer_send(struct peer *p, const struct peer_start *s)
                                 .waits = s->waits,
                                 .is_of_many = s->is_of_many,
                                 .deadline_ns = s->deadline_ns,
+                                .asked_ns = s->asked_ns,
                                 .iov = s->payload.iov,
                                 .count = s->payload.count};
 

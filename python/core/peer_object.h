@@ -16,7 +16,7 @@ struct peer {
 /* What is sent: to one peer, or the same to many. */
 struct peer_start {
     int op;
-    int64_t deadline_ns;
+    int64_t deadline_ns, asked_ns;
     bool waits, is_of_many;
     struct core_payload payload;
 };

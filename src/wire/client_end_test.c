@@ -3,6 +3,7 @@
 #include "wire/test_rig.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -321,6 +322,76 @@ static void test_a_forked_child(void **state)
     rig_stop(&rig);
 }
 
+static void *wait_for_call(void *call)
+{
+    rig_wait(call);
+    return NULL;
+}
+
+/* ---- answers before the end -------------------------------------------------------- */
+
+struct last_answer {
+    struct rig *rig;
+    struct ms_call *call;
+};
+
+/* On the client's loop, which reads nothing meanwhile. */
+static void answer_and_die(void *arg)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    struct last_answer *a = arg;
+    struct pollfd p = {.events = POLLIN};
+
+    a->call = rig_call(a->rig, "echo", "x");
+    p.fd = ms_conn_fd(a->rig->peer->conn);
+    assert_int_equal(poll(&p, 1, (int)(RIG_DEADLINE_NS / MS_NS_PER_MS)), 1);
+    ms_client_worker_exited(a->rig->client, RIG_UID, &exit);
+}
+
+/* The news of a death may come before its last answers are read. */
+static void test_what_was_answered_before_the_end(void **state)
+{
+    struct rig rig = {0};
+    struct last_answer a = {.rig = &rig};
+    struct ms_call *late;
+
+    (void)state;
+    rig_start(&rig);
+    rig_expect(rig_call(&rig, "echo", "x"), "x"); /* there is a connection */
+    rig_on_loop(&rig, rig.client_loop, answer_and_die, &a);
+    rig_expect(a.call, "x");
+    late = rig_call(&rig, "echo", "x");
+    rig_expect_failure(late, MUSTER__FAILURE__KIND__WORKER_DIED);
+    rig_stop(&rig);
+}
+
+/* A thread that reads for its own call ends the others too. */
+static void test_a_reader_at_the_end(void **state)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    struct rig rig = {0};
+    struct ms_call *held, *behind;
+    pthread_t thread;
+
+    (void)state;
+    rig_start(&rig);
+    held = rig_call(&rig, "hold", "x");
+    behind = rig_call(&rig, "echo", "x");
+    rig_wait_count(&rig, &rig.held, 1);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_call, held), 0);
+    for (bool reads = false; !reads;) {
+        MS_LOCK(&rig.peer->lock);
+
+        reads = rig.peer->reading;
+    }
+    ms_client_worker_exited(rig.client, RIG_UID, &exit);
+    rig_expect_failure(behind, MUSTER__FAILURE__KIND__WORKER_DIED);
+    pthread_join(thread, NULL);
+    rig_expect_failure(held, MUSTER__FAILURE__KIND__WORKER_DIED);
+    rig_open(&rig, 1);
+    rig_stop(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +400,8 @@ int main(void)
         cmocka_unit_test(test_destroyed_while_threads_wait),
         cmocka_unit_test(test_peers_outlive_the_loop),
         cmocka_unit_test(test_a_forked_child),
+        cmocka_unit_test(test_what_was_answered_before_the_end),
+        cmocka_unit_test(test_a_reader_at_the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

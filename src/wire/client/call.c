@@ -115,12 +115,20 @@ bool ms_call_is_done(struct ms_call *c)
 
 /* ---- completing ------------------------------------------------------------------ */
 
+void ms_waiter_wake_at(_Atomic uint32_t *asleep)
+{
+    syscall(SYS_futex, asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 void ms_waiter_wake(struct waiter *w)
 {
+    struct ms_peer *p = w->call->peer;
+
     if (!atomic_exchange(&w->asleep, 0))
         return;
-    /* with the lock held: it cannot be gone */
-    syscall(SYS_futex, &w->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    if (p->wake)
+        ms_waiter_wake_at(p->wake);
+    p->wake = &w->asleep;
 }
 
 static void tell(struct ms_call *c)
@@ -223,7 +231,7 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
 static void expire(struct ms_call *c)
 {
     const char *method = method_of(c);
-    int64_t ms = (c->deadline_ns - c->begun_ns + MS_NS_PER_MS / 2) / MS_NS_PER_MS;
+    int64_t ms = (c->deadline_ns - c->asked_ns + MS_NS_PER_MS / 2) / MS_NS_PER_MS;
     char text[512];
 
     snprintf(text,

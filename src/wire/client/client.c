@@ -189,6 +189,8 @@ static void peer_end(struct ms_peer *p,
 
     if (kind == MUSTER__FAILURE__KIND__SHUTTING_DOWN)
         ms_peer_leave(p);
+    if (kind == MUSTER__FAILURE__KIND__WORKER_DIED)
+        ms_peer_read_rest(p);
     p->may_have_successor =
         kind == MUSTER__FAILURE__KIND__WORKER_DIED && p->client->o.ask_successor;
     ms_peer_die(p, kind, why, exit);
@@ -283,6 +285,9 @@ void ms_client_forget(struct ms_client *c)
         p->inbox = NULL; /* leaked likewise */
         ms_list_init(&p->waiters);
         ms_list_init(&p->garbage);
+        p->wake = NULL;
+        p->is_dying = false;
+        p->told = NULL;
         p->failure = ms_failure_pack(MUSTER__FAILURE__KIND__REFUSED,
                                      p->label,
                                      "this process was forked from the one that holds "

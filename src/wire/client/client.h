@@ -124,6 +124,7 @@ struct ms_call_spec {
     bool waits;          /* the caller waits for it right away: may spin... */
     bool is_of_many;     /* ...unless others are called with it, who need the cores */
     int64_t deadline_ns; /* absolute, or MS_NEVER */
+    int64_t asked_ns;    /* when it was so far away as its error says; 0: now */
     const struct iovec *iov; /* the payload; borrowed until ms_peer_call returns */
     int count;
     const uint64_t *chain; /* workers that wait for this call */

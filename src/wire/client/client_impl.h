@@ -28,7 +28,8 @@
  *
  * What is unreferenced under a peer's lock goes to `garbage` and is freed by
  * ms_peer_unlock, because the last call may hold the last reference to the
- * peer; a thread that locks a peer has a reference of its own.
+ * peer; a thread that locks a peer has a reference of its own. ms_peer_unlock wakes, too: a
+ * thread that is woken earlier only waits for the lock.
  */
 #ifndef MS_WIRE_CLIENT_CLIENT_IMPL_H
 #define MS_WIRE_CLIENT_CLIENT_IMPL_H
@@ -99,11 +100,13 @@ struct ms_peer {
     int64_t begun_ns;       /* the last call that nobody waited for at once */
     int64_t burst_until_ns; /* such calls are made in a row */
     int64_t look_ns;        /* ARMED_LATER: when the loop reads */
-    bool is_noticed;        /* of an open call the loop tells an inbox: it reads at once */
-    int64_t expire_ns;      /* no call has an earlier deadline */
+    bool is_noticed;   /* of an open call the loop tells an inbox: it reads at once */
+    int64_t expire_ns; /* no call has an earlier deadline */
     bool locked_read;
     struct ms_list waiters; /* threads in ms_call_wait */
     struct ms_list garbage; /* calls to unreference when the lock is free */
+    _Atomic uint32_t *wake; /* then also: a thread that sleeps here, */
+    struct ms_inbox *told;  /* and an inbox that has got a tag; NULL: none */
     uint64_t next_call;
     struct ms_map calls;   /* whose ends have not come; each holds a reference */
     size_t open_count;     /* of these, that were not given up */
@@ -124,6 +127,7 @@ struct ms_peer {
     int64_t probe_ns;
 
     bool was_known;         /* its worker may have heard of this session */
+    bool is_dying;          /* `failure` is known: its reader takes what came before */
     bool is_working;        /* something has come over this connection */
     bool wants_exit, asked; /* how its worker ended */
     bool
@@ -165,7 +169,7 @@ struct ms_call {
     bool sent;      /* on a connection that broke: it may have run */
     bool given_up;  /* and what comes of it is given back */
     bool done, ends_stream;
-    int64_t begun_ns, deadline_ns;
+    int64_t begun_ns, asked_ns, deadline_ns;
     uint64_t flow;
     uint8_t *request; /* kept to be sent again; NULL if it was too big */
     size_t request_len;
@@ -277,6 +281,8 @@ void ms_peer_ready(struct ms_peer *p, enum peer_armed where);
  * `spin`, then waits until until_ns (0: not at all). 0, -EINTR or -ETIMEDOUT.
  */
 int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns);
+/* Its worker is dead: what it has answered is there. */
+void ms_peer_read_rest(struct ms_peer *p);
 /* We end: what is on its way to us will not arrive. */
 void ms_peer_leave(struct ms_peer *p);
 /* If no thread reads now, wake a waiter that will, or let the loop read. */
@@ -293,6 +299,8 @@ int ms_call_add_item(struct ms_call *c, struct ms_message *m);
 /* Complete what is past its deadline; the next deadline. */
 int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns);
 void ms_waiter_wake(struct waiter *w);
+/* Wake the thread that sleeps on this, or nobody: it may be gone. */
+void ms_waiter_wake_at(_Atomic uint32_t *asleep);
 /* A packed Failure; NULL: out of memory. */
 uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
                          const char *where,
@@ -309,6 +317,8 @@ void ms_inbox_release(struct ms_peer *p);
 /* Hear of the connection once, or not. */
 void ms_inbox_watch(struct ms_peer *p, bool is_armed);
 void ms_notices_put(struct ms_call *c);
+/* Without the lock: signal the inbox if tags wait, and give up the reference. */
+void ms_inbox_tell(struct ms_inbox *i);
 void ms_notices_free(struct ms_call *c);
 int ms_notice_add(struct ms_call *c, struct ms_inbox *i, uint64_t tag, bool now);
 

@@ -85,15 +85,37 @@ static void signal_rest(struct ms_inbox *i)
     (void)n; /* the counter is 0 or 1: neither can fail */
 }
 
-static void put(struct notice *n)
+/* False: who takes from it will find the tag. */
+static bool enqueue(struct notice *n)
 {
     struct ms_inbox *i = n->inbox;
     MS_LOCK(&i->lock);
 
     if (!ms_list_is_empty(&n->queue_link))
-        return;
+        return false;
     ms_list_add_tail(&i->queue, &n->queue_link);
+    return !i->taking && !i->is_signalled;
+}
+
+static void put(struct ms_peer *p, struct notice *n)
+{
+    struct ms_inbox *other;
+
+    if (!enqueue(n) || p->told == n->inbox)
+        return;
+    other = MS_TAKE(p->told);
+    atomic_fetch_add(&n->inbox->refs, 1);
+    p->told = n->inbox;
+    if (other)
+        ms_inbox_tell(other);
+}
+
+void ms_inbox_tell(struct ms_inbox *i)
+{
+    pthread_mutex_lock(&i->lock);
     signal_rest(i);
+    pthread_mutex_unlock(&i->lock);
+    inbox_unref(i);
 }
 
 /* ---- connections ----------------------------------------------------------------- */
@@ -281,7 +303,7 @@ size_t ms_inbox_take(struct ms_inbox *i, uint64_t *tags, size_t room)
 void ms_notices_put(struct ms_call *c)
 {
     ms_list_each (n, &c->notices, struct notice, link)
-        put(n);
+        put(c->peer, n);
 }
 
 void ms_notices_free(struct ms_call *c)
@@ -313,6 +335,6 @@ int ms_notice_add(struct ms_call *c, struct ms_inbox *i, uint64_t tag, bool now)
     ms_list_init(&n->queue_link);
     ms_list_add_tail(&c->notices, &n->link);
     if (now)
-        put(n);
+        put(c->peer, n);
     return 0;
 }

@@ -149,12 +149,18 @@ void ms_peer_drop_call(struct ms_peer *p, struct ms_call *c)
 
 void ms_peer_unlock(struct ms_peer *p)
 {
+    _Atomic uint32_t *wake = MS_TAKE(p->wake);
+    struct ms_inbox *told = MS_TAKE(p->told);
     struct ms_list garbage;
     struct ms_call *c;
 
     ms_list_init(&garbage);
     ms_list_splice(&garbage, &p->garbage);
     pthread_mutex_unlock(&p->lock);
+    if (told)
+        ms_inbox_tell(told);
+    if (wake)
+        ms_waiter_wake_at(wake);
     while ((c = ms_list_take(&garbage, struct ms_call, link)))
         ms_call_unref(c);
 }
@@ -301,6 +307,7 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
 
     c->id = ++p->next_call;
     c->begun_ns = ms_now_ns();
+    c->asked_ns = spec->asked_ns ? spec->asked_ns : c->begun_ns;
     c->flow = spec->flow;
     c->flags = (uint16_t)((spec->stream ? MS_FRAME_STREAM : 0) |
                           (spec->chain_count ? MS_FRAME_CHAIN : 0));

@@ -65,25 +65,38 @@ void ms_peer_drop_conn(struct ms_peer *p)
     drop_conn(p, false);
 }
 
+static void end_dead(struct ms_peer *p)
+{
+    p->state = PEER_DEAD;
+    ms_peer_end_calls(p, p->failure, p->failure_len, p->may_have_successor);
+    if (p->successor_uid)
+        p->state = PEER_SEEKING;
+    else if (p->open_count)
+        ms_peer_seek_successor(p);
+}
+
 void ms_peer_die(struct ms_peer *p,
                  Muster__Failure__Kind kind,
                  const char *text,
                  const Muster__Exit *exit)
 {
+    bool is_told = kind == MUSTER__FAILURE__KIND__WORKER_DIED && !p->is_dying;
+
     if (p->state == PEER_DEAD)
         return;
-    p->state = PEER_DEAD;
-    free(p->failure);
-    p->failure = ms_failure_pack(kind, p->label, text, exit, &p->failure_len);
+    if (!p->is_dying) {
+        free(p->failure);
+        p->failure = ms_failure_pack(kind, p->label, text, exit, &p->failure_len);
+    }
     if (p->conn && ms_conn_has_sent(p->conn))
         mark_sent(p);
+    p->is_dying = p->conn && p->reading && is_told;
     if (p->conn && p->reading)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
     else
         ms_peer_drop_conn(p);
-    ms_peer_end_calls(p, p->failure, p->failure_len, p->may_have_successor);
-    if (p->open_count)
-        ms_peer_seek_successor(p);
+    if (!p->is_dying)
+        end_dead(p);
 }
 
 /* Nobody answers and nobody says why: what is open fails, a later call tries again. */
@@ -167,11 +180,15 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
 {
     int64_t now_ns = ms_now_ns();
     bool was_proven = p->conn && ms_conn_is_ready(p->conn);
-    bool is_dead = p->state == PEER_DEAD || p->state == PEER_SEEKING;
+    bool is_dying = p->is_dying;
+    bool is_dead = is_dying || p->state == PEER_DEAD || p->state == PEER_SEEKING;
 
+    p->is_dying = false;
     if (!is_dead)
         ms_peer_set_lost(p, now_ns);
     drop_conn(p, is_dead);
+    if (is_dying)
+        end_dead(p);
     if (is_dead) {
         ms_peer_succeed(p);
         return;

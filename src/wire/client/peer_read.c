@@ -48,7 +48,7 @@ static enum peer_armed who_reads(const struct ms_peer *p)
         return NOT_ARMED;
     if (p->inbox_until_ns && ms_now_ns() < p->inbox_until_ns)
         return ARMED_INBOX;
-    if (p->armed == NOT_ARMED && ms_now_ns() < p->burst_until_ns)
+    if (p->armed == NOT_ARMED && !p->is_dying && ms_now_ns() < p->burst_until_ns)
         return ARMED_LATER;
     return p->armed == ARMED_LATER ? ARMED_LATER : ARMED_LOOP;
 }
@@ -92,7 +92,8 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
         return;
     }
-    if ((!p->reading && p->calls.count) || ms_conn_wants_write(p->conn))
+    if ((!p->reading && (p->calls.count || p->is_dying)) ||
+        ms_conn_wants_write(p->conn))
         ms_peer_arm(p);
 }
 
@@ -204,6 +205,8 @@ static int on_message(void *arg, struct ms_message *m)
 
 static const struct ms_conn_sink sink = {.on_message = on_message};
 
+enum { REST_READS_MAX = 16 };
+
 /* ---- reading --------------------------------------------------------------------- */
 
 /* Wait for the socket without the lock. */
@@ -274,7 +277,7 @@ static int read_proven(struct ms_peer *p,
 
     if (c)
         c->spin = c->just_sent = c->yields = false;
-    pthread_mutex_unlock(&p->lock);
+    ms_peer_unlock(p);
     if (spin)
         rc = read_polling(p, conn, false, err);
     else if (yields)
@@ -300,10 +303,16 @@ read_unproven(struct ms_peer *p, int64_t until_ns, int *waited, struct ms_error 
 
     if (rc != -EAGAIN || until_ns == 0)
         return rc;
-    pthread_mutex_unlock(&p->lock);
+    ms_peer_unlock(p);
     *waited = wait_socket(fd, events, until_ns);
     pthread_mutex_lock(&p->lock);
     return rc;
+}
+
+void ms_peer_read_rest(struct ms_peer *p)
+{
+    for (int i = 0; i < REST_READS_MAX && p->conn && !p->reading; i++)
+        ms_peer_read(p, NULL, 0);
 }
 
 int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns)
