@@ -10,6 +10,7 @@ import sys
 import tempfile
 import termios
 
+import pytest
 from doc_rig import blocks_of
 from helpers import DEADLINE_S, MARK, leftovers, new_mark
 
@@ -67,12 +68,24 @@ class Prompt:
         assert leftovers(self.mark) == []
 
 
-def test_the_snippet_of_the_readme_pasted() -> None:
-    (snippet,) = blocks_of("README.md", "python", "import os\nimport muster")
+SHOWN = {
+    "import os\nimport muster": (
+        "[10, 20, 30, 40, 50]",
+        "[70]",
+        "[40, 50]",
+        "{'sample': 2}",
+    ),
+    "import muster\n\nclass Engine": ("256",),
+}
+
+
+@pytest.mark.parametrize("begin", SHOWN)
+def test_a_snippet_of_the_readme_pasted(begin: str) -> None:
+    (snippet,) = blocks_of("README.md", "python", begin)
     prompt = Prompt()
     said = prompt.paste(snippet)
     assert "Error" not in said, said
-    for shown in ("[10, 20, 30, 40, 50]", "[70]", "[40, 50]", "{'sample': 2}"):
+    for shown in SHOWN[begin]:
         assert f"\n{shown}\n" in said
     prompt.end()
 
