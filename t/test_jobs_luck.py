@@ -6,6 +6,7 @@ deleted (test_jobs.py); an orchestrator that cannot be asked (test_jobs_capacity
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
@@ -243,6 +244,18 @@ def test_a_disk_that_is_full_after_a_change(jobs: Jobs) -> None:
     assert codes == {0, 1}
 
 
+@contextlib.contextmanager
+def starting(jobs: Jobs, kept: int) -> Iterator[None]:
+    """A head is on its way, for as long as this."""
+    folder = jobs.home.path / "jobs"
+    os.kill(kept, signal.SIGSTOP)
+    with (folder / "lock").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the last one has ended
+        (folder / "driver").write_text(f"{os.getpid()}\n")
+        yield
+    os.kill(kept, signal.SIGCONT)
+
+
 def test_a_disk_that_cannot_be_written(jobs: Jobs) -> None:
     before = sleepers(jobs)
     path = journal(jobs)
@@ -258,6 +271,8 @@ def test_a_disk_that_cannot_be_written(jobs: Jobs) -> None:
             says = "Read-only file system"
             until(lambda: says in (path.parent / "watchdog").read_text())
             fails(jobs, "list", "jobs", code=3, says=says)
+            with starting(jobs, kept):
+                fails(jobs, "list", "jobs", code=3, says=says)
     wait_back(jobs, before)
 
 

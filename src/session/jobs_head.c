@@ -51,6 +51,13 @@ void ms_jobs_look_for_watchdog(struct ms_jobs_absent *a)
         snprintf(a->why, sizeof a->why, "%.*s", (int)strcspn(end + 1, "\n"), end + 1);
 }
 
+/* The last one has not come up, and it is not known of this one yet. */
+static bool is_trying(struct ms_jobs_absent *a)
+{
+    ms_jobs_look_for_watchdog(a);
+    return a->is_watched && a->why[0];
+}
+
 static const struct ms_session *
 choose(const struct ms_session *all, size_t count, struct ms_jobs_absent *absent)
 {
@@ -64,7 +71,7 @@ choose(const struct ms_session *all, size_t count, struct ms_jobs_absent *absent
 
         if (is_named && !s->alive)
             absent->was_killed = s->driver_pid > 0;
-        if (!s->alive || !s->is_daemon)
+        if (!s->alive || !s->is_daemon || (is_named && is_trying(absent)))
             continue;
         if (is_named)
             return s;

@@ -54,18 +54,35 @@ enum ms_exit ms_jobs_target(struct ms_target *t,
     return rc < 0 ? ms_out_fail(cli, code, "%s", why.text) : code;
 }
 
+/* The head that `submit` starts was only on its way, and has not come up. */
+static bool is_gone(const struct ms_target *t, struct ms_error *why)
+{
+    static const char socket[] = "/" MS_JOBS_SESSION "/head.sock";
+    size_t len = strlen(t->address);
+    struct ms_jobs_absent absent = {0};
+    struct ms_jobs_head head = {0};
+    int rc = -EINVAL;
+
+    if (len >= sizeof socket && strcmp(t->address + len - strlen(socket), socket) == 0)
+        rc = ms_jobs_head_find(NULL, &head, &absent, why);
+    explicit_bzero(&head, sizeof head);
+    return rc == -ENOENT;
+}
+
 enum ms_exit ms_jobs_ask(struct ms_target *t,
                          Muster__DriverToHead__BodyCase what,
                          const ProtobufCMessage *want,
                          ProtobufCMessage **answer)
 {
-    struct ms_error err = {0};
+    struct ms_error err = {0}, why = {0};
     int rc;
 
     t->tool.is_patient = true;
     rc = ms_target_try(t, what, want, t->timeout_ns, answer, &err);
     if (rc == 0)
         return MS_EXIT_OK;
+    if (rc != -EREMOTEIO && is_gone(t, &why))
+        return ms_out_fail(t->cli, MS_EXIT_NOT_RUNNING, "%s", why.text);
     if (rc != -EREMOTEIO)
         return ms_out_fail(
             t->cli, MS_EXIT_UNREACHABLE, "%s does not answer: %s", t->who, err.text);
