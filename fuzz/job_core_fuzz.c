@@ -37,11 +37,11 @@ static void read_snapshot(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ms_buf sealed = {0};
-    struct ms_codec k = {.out = &sealed};
+    struct ms_core_codec k = {.out = &sealed};
 
     read_event(data, size);
     read_snapshot(data, size);
-    if (ms_buf_append(&sealed, data, size) == 0 && ms_codec_seal(&k, 0) == 0) {
+    if (ms_buf_append(&sealed, data, size) == 0 && ms_core_codec_seal(&k, 0) == 0) {
         read_event(sealed.data, sealed.len);
         read_snapshot(sealed.data, sealed.len);
     }

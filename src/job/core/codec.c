@@ -11,7 +11,7 @@
 
 enum { CHECK_SIZE = 4, HEAD_SIZE = 2, DIGITS_MAX = 10 };
 
-static void fail(struct ms_codec *k, int rc)
+static void fail(struct ms_core_codec *k, int rc)
 {
     if (k->rc == 0)
         k->rc = rc;
@@ -36,21 +36,21 @@ static uint32_t check_of(const uint8_t *at, size_t len)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-static void write_bytes(struct ms_codec *k, const void *bytes, size_t len)
+static void write_bytes(struct ms_core_codec *k, const void *bytes, size_t len)
 {
     if (k->rc == 0 && ms_buf_append(k->out, bytes, len) < 0)
         fail(k, -ENOMEM);
 }
 
-void ms_codec_begin(struct ms_codec *k, struct ms_buf *out, char kind)
+void ms_core_codec_begin(struct ms_core_codec *k, struct ms_buf *out, char kind)
 {
     uint8_t head[HEAD_SIZE] = {(uint8_t)kind, MS_CORE_WIRE_VERSION};
 
-    *k = (struct ms_codec){.out = out, .version = MS_CORE_WIRE_VERSION};
+    *k = (struct ms_core_codec){.out = out, .version = MS_CORE_WIRE_VERSION};
     write_bytes(k, head, sizeof head);
 }
 
-int ms_codec_seal(struct ms_codec *k, size_t from)
+int ms_core_codec_seal(struct ms_core_codec *k, size_t from)
 {
     uint8_t sum[CHECK_SIZE];
     uint32_t check;
@@ -66,8 +66,11 @@ int ms_codec_seal(struct ms_codec *k, size_t from)
     return k->rc;
 }
 
-int ms_codec_open(
-    struct ms_codec *k, char kind, const void *data, size_t len, struct ms_error *err)
+int ms_core_codec_open(struct ms_core_codec *k,
+                       char kind,
+                       const void *data,
+                       size_t len,
+                       struct ms_error *err)
 {
     const uint8_t *at = data;
     uint32_t check = 0;
@@ -92,14 +95,14 @@ int ms_codec_open(
     if (check != check_of(at, len - CHECK_SIZE))
         return ms_error_set(
             err, -EBADMSG, "a record of %zu bytes is damaged: its check is wrong", len);
-    *k = (struct ms_codec){
+    *k = (struct ms_core_codec){
         .at = at + HEAD_SIZE, .end = at + len - CHECK_SIZE, .version = at[1]};
     return 0;
 }
 
 /* ---- numbers ----------------------------------------------------------------------- */
 
-static void write_u64(struct ms_codec *k, uint64_t v)
+static void write_u64(struct ms_core_codec *k, uint64_t v)
 {
     uint8_t digits[DIGITS_MAX];
     size_t n = 0;
@@ -110,7 +113,7 @@ static void write_u64(struct ms_codec *k, uint64_t v)
     write_bytes(k, digits, n);
 }
 
-static uint64_t read_u64(struct ms_codec *k)
+static uint64_t read_u64(struct ms_core_codec *k)
 {
     uint64_t v = 0;
 
@@ -130,11 +133,11 @@ static uint64_t read_u64(struct ms_codec *k)
     return 0;
 }
 
-void ms_codec_u64(struct ms_codec *k, uint64_t *v, uint64_t max)
+void ms_core_codec_u64(struct ms_core_codec *k, uint64_t *v, uint64_t max)
 {
     uint64_t read;
 
-    if (!ms_codec_is_reading(k)) {
+    if (!ms_core_codec_is_reading(k)) {
         write_u64(k, *v);
         return;
     }
@@ -144,51 +147,51 @@ void ms_codec_u64(struct ms_codec *k, uint64_t *v, uint64_t max)
     *v = k->rc == 0 ? read : 0;
 }
 
-void ms_codec_u32(struct ms_codec *k, uint32_t *v, uint32_t max)
+void ms_core_codec_u32(struct ms_core_codec *k, uint32_t *v, uint32_t max)
 {
     uint64_t wide = *v;
 
-    ms_codec_u64(k, &wide, max);
+    ms_core_codec_u64(k, &wide, max);
     *v = (uint32_t)wide;
 }
 
-void ms_codec_u16(struct ms_codec *k, uint16_t *v)
+void ms_core_codec_u16(struct ms_core_codec *k, uint16_t *v)
 {
     uint64_t wide = *v;
 
-    ms_codec_u64(k, &wide, UINT16_MAX);
+    ms_core_codec_u64(k, &wide, UINT16_MAX);
     *v = (uint16_t)wide;
 }
 
-void ms_codec_u8(struct ms_codec *k, uint8_t *v, uint8_t max)
+void ms_core_codec_u8(struct ms_core_codec *k, uint8_t *v, uint8_t max)
 {
     uint64_t wide = *v;
 
-    ms_codec_u64(k, &wide, max);
+    ms_core_codec_u64(k, &wide, max);
     *v = (uint8_t)wide;
 }
 
-void ms_codec_bool(struct ms_codec *k, bool *v)
+void ms_core_codec_bool(struct ms_core_codec *k, bool *v)
 {
     uint64_t wide = *v;
 
-    ms_codec_u64(k, &wide, 1);
+    ms_core_codec_u64(k, &wide, 1);
     *v = wide != 0;
 }
 
-void ms_codec_i64(struct ms_codec *k, int64_t *v)
+void ms_core_codec_i64(struct ms_core_codec *k, int64_t *v)
 {
     uint64_t wide = (uint64_t)*v << 1 ^ (*v < 0 ? UINT64_MAX : 0);
 
-    ms_codec_u64(k, &wide, UINT64_MAX);
+    ms_core_codec_u64(k, &wide, UINT64_MAX);
     *v = (int64_t)(wide >> 1 ^ (wide & 1 ? UINT64_MAX : 0));
 }
 
-void ms_codec_i32(struct ms_codec *k, int32_t *v)
+void ms_core_codec_i32(struct ms_core_codec *k, int32_t *v)
 {
     int64_t wide = *v;
 
-    ms_codec_i64(k, &wide);
+    ms_core_codec_i64(k, &wide);
     if (wide < INT32_MIN || wide > INT32_MAX) {
         fail(k, -EBADMSG);
         wide = 0;
@@ -196,18 +199,18 @@ void ms_codec_i32(struct ms_codec *k, int32_t *v)
     *v = (int32_t)wide;
 }
 
-void ms_codec_budget(struct ms_codec *k, uint16_t *budget)
+void ms_core_codec_budget(struct ms_core_codec *k, uint16_t *budget)
 {
     for (int i = 0; i < MS_JOB_BUDGETS; i++)
-        ms_codec_u16(k, &budget[i]);
+        ms_core_codec_u16(k, &budget[i]);
 }
 
-void ms_codec_text(struct ms_codec *k, char *text, size_t room)
+void ms_core_codec_text(struct ms_core_codec *k, char *text, size_t room)
 {
-    uint64_t len = ms_codec_is_reading(k) ? 0 : strnlen(text, room - 1);
+    uint64_t len = ms_core_codec_is_reading(k) ? 0 : strnlen(text, room - 1);
 
-    ms_codec_u64(k, &len, room - 1);
-    if (!ms_codec_is_reading(k)) {
+    ms_core_codec_u64(k, &len, room - 1);
+    if (!ms_core_codec_is_reading(k)) {
         write_bytes(k, text, len);
         return;
     }
@@ -222,45 +225,45 @@ void ms_codec_text(struct ms_codec *k, char *text, size_t room)
 
 /* ---- specs ------------------------------------------------------------------------- */
 
-static void role_spec(struct ms_codec *k, struct ms_job_role_spec *r)
+static void role_spec(struct ms_core_codec *k, struct ms_job_role_spec *r)
 {
-    ms_codec_text(k, r->name, sizeof r->name);
-    ms_codec_u32(k, &r->count, UINT32_MAX);
-    ms_codec_u32(k, &r->min, UINT32_MAX);
-    ms_codec_u32(k, &r->max, UINT32_MAX);
-    ms_codec_u32(k, &r->unit, UINT32_MAX);
-    ms_codec_u8(k, &r->restart, UINT8_MAX);
-    ms_codec_u8(k, &r->on_hang, UINT8_MAX);
-    ms_codec_bool(k, &r->critical);
-    ms_codec_budget(k, r->budget);
-    ms_codec_i64(k, &r->hang_ns);
-    ms_codec_u32(k, &r->memory_raise, UINT32_MAX);
-    ms_codec_u32(k, &r->memory_raise_max, UINT32_MAX);
+    ms_core_codec_text(k, r->name, sizeof r->name);
+    ms_core_codec_u32(k, &r->count, UINT32_MAX);
+    ms_core_codec_u32(k, &r->min, UINT32_MAX);
+    ms_core_codec_u32(k, &r->max, UINT32_MAX);
+    ms_core_codec_u32(k, &r->unit, UINT32_MAX);
+    ms_core_codec_u8(k, &r->restart, UINT8_MAX);
+    ms_core_codec_u8(k, &r->on_hang, UINT8_MAX);
+    ms_core_codec_bool(k, &r->critical);
+    ms_core_codec_budget(k, r->budget);
+    ms_core_codec_i64(k, &r->hang_ns);
+    ms_core_codec_u32(k, &r->memory_raise, UINT32_MAX);
+    ms_core_codec_u32(k, &r->memory_raise_max, UINT32_MAX);
 }
 
-void ms_codec_spec(struct ms_codec *k, struct ms_job_spec *s)
+void ms_core_codec_spec(struct ms_core_codec *k, struct ms_job_spec *s)
 {
-    ms_codec_text(k, s->name, sizeof s->name);
-    ms_codec_u32(k, &s->role_count, MS_JOB_CORE_ROLES_MAX);
-    ms_codec_bool(k, &s->has_driver);
-    ms_codec_budget(k, s->driver_budget);
-    ms_codec_bool(k, &s->check_nodes);
-    ms_codec_u16(k, &s->role_restarts_max);
-    ms_codec_u16(k, &s->job_restarts_max);
-    ms_codec_u16(k, &s->same_error_max);
-    ms_codec_u16(k, &s->node_strikes_max);
-    ms_codec_i64(k, &s->stable_ns);
-    ms_codec_i64(k, &s->backoff_ns);
-    ms_codec_i64(k, &s->backoff_max_ns);
-    ms_codec_i64(k, &s->pending_timeout_ns);
-    ms_codec_i64(k, &s->unknown_ns);
+    ms_core_codec_text(k, s->name, sizeof s->name);
+    ms_core_codec_u32(k, &s->role_count, MS_JOB_CORE_ROLES_MAX);
+    ms_core_codec_bool(k, &s->has_driver);
+    ms_core_codec_budget(k, s->driver_budget);
+    ms_core_codec_bool(k, &s->check_nodes);
+    ms_core_codec_u16(k, &s->role_restarts_max);
+    ms_core_codec_u16(k, &s->job_restarts_max);
+    ms_core_codec_u16(k, &s->same_error_max);
+    ms_core_codec_u16(k, &s->node_strikes_max);
+    ms_core_codec_i64(k, &s->stable_ns);
+    ms_core_codec_i64(k, &s->backoff_ns);
+    ms_core_codec_i64(k, &s->backoff_max_ns);
+    ms_core_codec_i64(k, &s->pending_timeout_ns);
+    ms_core_codec_i64(k, &s->unknown_ns);
     if (k->version >= 3)
-        ms_codec_i64(k, &s->driver_hang_ns);
+        ms_core_codec_i64(k, &s->driver_hang_ns);
 }
 
-void ms_codec_role_specs(struct ms_codec *k, struct ms_job_spec *s)
+void ms_core_codec_role_specs(struct ms_core_codec *k, struct ms_job_spec *s)
 {
-    if (ms_codec_is_reading(k)) {
+    if (ms_core_codec_is_reading(k)) {
         s->roles = k->rc == 0 ? calloc(s->role_count + 1, sizeof *s->roles) : NULL;
         if (!s->roles) {
             fail(k, -ENOMEM);

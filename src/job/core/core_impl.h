@@ -374,7 +374,7 @@ void ms_hang_driver_dumped(struct ms_job_core *c, const struct ms_job_event *e);
 #define MS_CORE_WIRE_VERSION 4
 
 /* One walk over the fields of a value writes it or reads it: `out` is set, or `at`. */
-struct ms_codec {
+struct ms_core_codec {
     struct ms_buf *out;
     const uint8_t *at, *end;
     uint8_t version; /* of the record */
@@ -383,27 +383,30 @@ struct ms_codec {
 
 /* A record is a letter that says what it is, the version, the fields and a check of all of
  * them. Begin writes the first two; seal adds the check to what was written from `from`. */
-void ms_codec_begin(struct ms_codec *k, struct ms_buf *out, char kind);
-int ms_codec_seal(struct ms_codec *k, size_t from);
+void ms_core_codec_begin(struct ms_core_codec *k, struct ms_buf *out, char kind);
+int ms_core_codec_seal(struct ms_core_codec *k, size_t from);
 /* Is it a whole record of this kind? 0: its fields can be read. -EBADMSG, -ENOTSUP. */
-int ms_codec_open(
-    struct ms_codec *k, char kind, const void *data, size_t len, struct ms_error *err);
+int ms_core_codec_open(struct ms_core_codec *k,
+                       char kind,
+                       const void *data,
+                       size_t len,
+                       struct ms_error *err);
 
-void ms_codec_u64(struct ms_codec *k, uint64_t *v, uint64_t max);
-void ms_codec_u32(struct ms_codec *k, uint32_t *v, uint32_t max);
-void ms_codec_u16(struct ms_codec *k, uint16_t *v);
-void ms_codec_u8(struct ms_codec *k, uint8_t *v, uint8_t max);
-void ms_codec_bool(struct ms_codec *k, bool *v);
-void ms_codec_i64(struct ms_codec *k, int64_t *v);
-void ms_codec_i32(struct ms_codec *k, int32_t *v);
-void ms_codec_budget(struct ms_codec *k, uint16_t *budget);
+void ms_core_codec_u64(struct ms_core_codec *k, uint64_t *v, uint64_t max);
+void ms_core_codec_u32(struct ms_core_codec *k, uint32_t *v, uint32_t max);
+void ms_core_codec_u16(struct ms_core_codec *k, uint16_t *v);
+void ms_core_codec_u8(struct ms_core_codec *k, uint8_t *v, uint8_t max);
+void ms_core_codec_bool(struct ms_core_codec *k, bool *v);
+void ms_core_codec_i64(struct ms_core_codec *k, int64_t *v);
+void ms_core_codec_i32(struct ms_core_codec *k, int32_t *v);
+void ms_core_codec_budget(struct ms_core_codec *k, uint16_t *budget);
 /* A text in an array of its own, NUL-terminated. */
-void ms_codec_text(struct ms_codec *k, char *text, size_t room);
+void ms_core_codec_text(struct ms_core_codec *k, char *text, size_t room);
 /* Of a spec, all but its roles. */
-void ms_codec_spec(struct ms_codec *k, struct ms_job_spec *s);
+void ms_core_codec_spec(struct ms_core_codec *k, struct ms_job_spec *s);
 /* The roles: their array is made for the reader, who frees it, also after a failure. */
-void ms_codec_role_specs(struct ms_codec *k, struct ms_job_spec *s);
-static inline bool ms_codec_is_reading(const struct ms_codec *k)
+void ms_core_codec_role_specs(struct ms_core_codec *k, struct ms_job_spec *s);
+static inline bool ms_core_codec_is_reading(const struct ms_core_codec *k)
 {
     return !k->out;
 }

@@ -65,42 +65,42 @@ const char *ms_job_action_name(uint32_t what)
 /* ---- writing ----------------------------------------------------------------------- */
 
 /* A text that may be NULL: its length is one more, and NULL is 0. Long ones keep their end. */
-static void put_text(struct ms_codec *k, const char *text)
+static void put_text(struct ms_core_codec *k, const char *text)
 {
     char kept[MS_JOB_TEXT_MAX + 1];
     bool is_there = text != NULL;
 
-    ms_codec_bool(k, &is_there);
+    ms_core_codec_bool(k, &is_there);
     if (!text)
         return;
     ms_text_keep(kept, sizeof kept, text);
-    ms_codec_text(k, kept, sizeof kept);
+    ms_core_codec_text(k, kept, sizeof kept);
 }
 
-static void put_report(struct ms_codec *k, const struct ms_job_report *report)
+static void put_report(struct ms_core_codec *k, const struct ms_job_report *report)
 {
     struct ms_job_report p = *report;
 
-    ms_codec_u32(k, &p.role, UINT32_MAX);
-    ms_codec_u32(k, &p.rank, UINT32_MAX);
-    ms_codec_u32(k, &p.incarnation, UINT32_MAX);
-    ms_codec_u8(k, &p.seen, UINT8_MAX);
-    ms_codec_u8(k, &p.cause, UINT8_MAX);
-    ms_codec_u8(k, &p.signaled, UINT8_MAX);
-    ms_codec_i32(k, &p.code);
+    ms_core_codec_u32(k, &p.role, UINT32_MAX);
+    ms_core_codec_u32(k, &p.rank, UINT32_MAX);
+    ms_core_codec_u32(k, &p.incarnation, UINT32_MAX);
+    ms_core_codec_u8(k, &p.seen, UINT8_MAX);
+    ms_core_codec_u8(k, &p.cause, UINT8_MAX);
+    ms_core_codec_u8(k, &p.signaled, UINT8_MAX);
+    ms_core_codec_i32(k, &p.code);
     put_text(k, p.node);
 }
 
-static void walk_event(struct ms_codec *k, struct ms_job_event *e)
+static void walk_event(struct ms_core_codec *k, struct ms_job_event *e)
 {
-    ms_codec_u32(k, &e->what, UINT32_MAX);
-    ms_codec_u32(k, &e->role, UINT32_MAX);
-    ms_codec_u32(k, &e->rank, UINT32_MAX);
-    ms_codec_u32(k, &e->count, UINT32_MAX);
-    ms_codec_u32(k, &e->fits, UINT32_MAX);
-    ms_codec_u32(k, &e->flags, UINT32_MAX);
-    ms_codec_u8(k, &e->failure, UINT8_MAX);
-    ms_codec_u64(k, &e->id, UINT64_MAX);
+    ms_core_codec_u32(k, &e->what, UINT32_MAX);
+    ms_core_codec_u32(k, &e->role, UINT32_MAX);
+    ms_core_codec_u32(k, &e->rank, UINT32_MAX);
+    ms_core_codec_u32(k, &e->count, UINT32_MAX);
+    ms_core_codec_u32(k, &e->fits, UINT32_MAX);
+    ms_core_codec_u32(k, &e->flags, UINT32_MAX);
+    ms_core_codec_u8(k, &e->failure, UINT8_MAX);
+    ms_core_codec_u64(k, &e->id, UINT64_MAX);
 }
 
 int ms_job_event_encode(const struct ms_job_event *event, struct ms_buf *out)
@@ -109,22 +109,22 @@ int ms_job_event_encode(const struct ms_job_event *event, struct ms_buf *out)
     uint64_t count = e.report_count;
     size_t from = out->len;
     bool has_spec = e.spec != NULL;
-    struct ms_codec k;
+    struct ms_core_codec k;
 
-    ms_codec_begin(&k, out, EVENT);
+    ms_core_codec_begin(&k, out, EVENT);
     walk_event(&k, &e);
     put_text(&k, e.text);
-    ms_codec_u64(&k, &count, UINT64_MAX);
+    ms_core_codec_u64(&k, &count, UINT64_MAX);
     for (size_t i = 0; i < e.report_count; i++)
         put_report(&k, &e.reports[i]);
-    ms_codec_bool(&k, &has_spec);
+    ms_core_codec_bool(&k, &has_spec);
     if (e.spec) {
         struct ms_job_spec spec = *e.spec;
 
-        ms_codec_spec(&k, &spec);
-        ms_codec_role_specs(&k, &spec);
+        ms_core_codec_spec(&k, &spec);
+        ms_core_codec_role_specs(&k, &spec);
     }
-    return ms_codec_seal(&k, from);
+    return ms_core_codec_seal(&k, from);
 }
 
 /* ---- reading ----------------------------------------------------------------------- */
@@ -135,17 +135,17 @@ struct texts {
     char *at;
 };
 
-static const char *get_text(struct ms_codec *k, struct texts *t)
+static const char *get_text(struct ms_core_codec *k, struct texts *t)
 {
     char kept[MS_JOB_TEXT_MAX + 1];
     bool is_there = false;
     char *text = t->at;
     size_t len;
 
-    ms_codec_bool(k, &is_there);
+    ms_core_codec_bool(k, &is_there);
     if (k->rc < 0 || !is_there)
         return NULL;
-    ms_codec_text(k, kept, sizeof kept);
+    ms_core_codec_text(k, kept, sizeof kept);
     if (k->rc < 0)
         return NULL;
     len = strlen(kept);
@@ -154,44 +154,45 @@ static const char *get_text(struct ms_codec *k, struct texts *t)
     return text;
 }
 
-static void get_report(struct ms_codec *k, struct ms_job_report *p, struct texts *t)
+static void
+get_report(struct ms_core_codec *k, struct ms_job_report *p, struct texts *t)
 {
-    ms_codec_u32(k, &p->role, UINT32_MAX);
-    ms_codec_u32(k, &p->rank, UINT32_MAX);
-    ms_codec_u32(k, &p->incarnation, UINT32_MAX);
-    ms_codec_u8(k, &p->seen, UINT8_MAX);
-    ms_codec_u8(k, &p->cause, UINT8_MAX);
-    ms_codec_u8(k, &p->signaled, UINT8_MAX);
-    ms_codec_i32(k, &p->code);
+    ms_core_codec_u32(k, &p->role, UINT32_MAX);
+    ms_core_codec_u32(k, &p->rank, UINT32_MAX);
+    ms_core_codec_u32(k, &p->incarnation, UINT32_MAX);
+    ms_core_codec_u8(k, &p->seen, UINT8_MAX);
+    ms_core_codec_u8(k, &p->cause, UINT8_MAX);
+    ms_core_codec_u8(k, &p->signaled, UINT8_MAX);
+    ms_core_codec_i32(k, &p->code);
     p->node = get_text(k, t);
 }
 
 /* How many reports there are is known only after the text: it is read twice. */
-static uint64_t count_reports(const struct ms_codec *at)
+static uint64_t count_reports(const struct ms_core_codec *at)
 {
-    struct ms_codec k = *at;
+    struct ms_core_codec k = *at;
     char skipped[MS_JOB_TEXT_MAX + 2];
     struct texts t = {skipped};
     uint64_t count = 0;
 
     get_text(&k, &t);
-    ms_codec_u64(&k, &count, (uint64_t)(at->end - at->at) / REPORT_SIZE_MIN);
+    ms_core_codec_u64(&k, &count, (uint64_t)(at->end - at->at) / REPORT_SIZE_MIN);
     return k.rc == 0 ? count : 0;
 }
 
-static void get_spec(struct ms_codec *k, struct ms_job_event_read *r)
+static void get_spec(struct ms_core_codec *k, struct ms_job_event_read *r)
 {
     bool has_spec = false;
 
-    ms_codec_bool(k, &has_spec);
+    ms_core_codec_bool(k, &has_spec);
     if (k->rc < 0 || !has_spec)
         return;
-    ms_codec_spec(k, &r->spec);
-    ms_codec_role_specs(k, &r->spec);
+    ms_core_codec_spec(k, &r->spec);
+    ms_core_codec_role_specs(k, &r->spec);
     r->event.spec = &r->spec;
 }
 
-static void get_event(struct ms_codec *k, struct ms_job_event_read *r)
+static void get_event(struct ms_core_codec *k, struct ms_job_event_read *r)
 {
     struct ms_job_event *e = &r->event;
     struct ms_job_report *reports;
@@ -209,7 +210,7 @@ static void get_event(struct ms_codec *k, struct ms_job_event_read *r)
     reports = r->memory;
     t.at = (char *)(reports + count);
     e->text = get_text(k, &t);
-    ms_codec_u64(k, &count, count);
+    ms_core_codec_u64(k, &count, count);
     for (size_t i = 0; i < count && k->rc == 0; i++)
         get_report(k, &reports[i], &t);
     e->reports = reports;
@@ -224,8 +225,8 @@ int ms_job_event_decode(struct ms_job_event_read *r,
                         size_t len,
                         struct ms_error *err)
 {
-    struct ms_codec k;
-    int rc = ms_codec_open(&k, EVENT, data, len, err);
+    struct ms_core_codec k;
+    int rc = ms_core_codec_open(&k, EVENT, data, len, err);
 
     *r = (struct ms_job_event_read){0};
     if (rc < 0)

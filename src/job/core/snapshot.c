@@ -6,38 +6,38 @@
 
 enum { SNAPSHOT = 'S', SLOT_SIZE_MIN = 13 };
 
-static void walk_driver(struct ms_codec *k, struct ms_core_driver *d)
+static void walk_driver(struct ms_core_codec *k, struct ms_core_driver *d)
 {
-    ms_codec_u8(k, &d->state, MS_CORE_DRIVER_STATES - 1);
-    ms_codec_bool(k, &d->is_restart_due);
-    ms_codec_bool(k, &d->is_unsure);
-    ms_codec_u8(k, &d->quick, UINT8_MAX);
-    ms_codec_u8(k, &d->tries, UINT8_MAX);
-    ms_codec_budget(k, d->spent);
-    ms_codec_u16(k, &d->error_count);
-    ms_codec_u32(k, &d->error_mark, UINT32_MAX);
-    ms_codec_u32(k, &d->attempt, UINT32_MAX);
-    ms_codec_u64(k, &d->op, UINT64_MAX);
-    ms_codec_i64(k, &d->started_ns);
-    ms_codec_i64(k, &d->retry_ns);
-    ms_codec_i64(k, &d->pardoned_ns);
+    ms_core_codec_u8(k, &d->state, MS_CORE_DRIVER_STATES - 1);
+    ms_core_codec_bool(k, &d->is_restart_due);
+    ms_core_codec_bool(k, &d->is_unsure);
+    ms_core_codec_u8(k, &d->quick, UINT8_MAX);
+    ms_core_codec_u8(k, &d->tries, UINT8_MAX);
+    ms_core_codec_budget(k, d->spent);
+    ms_core_codec_u16(k, &d->error_count);
+    ms_core_codec_u32(k, &d->error_mark, UINT32_MAX);
+    ms_core_codec_u32(k, &d->attempt, UINT32_MAX);
+    ms_core_codec_u64(k, &d->op, UINT64_MAX);
+    ms_core_codec_i64(k, &d->started_ns);
+    ms_core_codec_i64(k, &d->retry_ns);
+    ms_core_codec_i64(k, &d->pardoned_ns);
     if (k->version < 3)
         return;
-    ms_codec_u8(k, &d->hang, MS_CORE_DUMPED);
-    ms_codec_u64(k, &d->dump_op, UINT64_MAX);
+    ms_core_codec_u8(k, &d->hang, MS_CORE_DUMPED);
+    ms_core_codec_u64(k, &d->dump_op, UINT64_MAX);
 }
 
-static void walk_node(struct ms_codec *k, struct ms_core_node *n)
+static void walk_node(struct ms_core_codec *k, struct ms_core_node *n)
 {
-    ms_codec_text(k, n->name, sizeof n->name);
-    ms_codec_u8(k, &n->avoid, MS_CORE_AVOIDS - 1);
-    ms_codec_u8(k, &n->cause, MS_JOB_CAUSES - 1);
+    ms_core_codec_text(k, n->name, sizeof n->name);
+    ms_core_codec_u8(k, &n->avoid, MS_CORE_AVOIDS - 1);
+    ms_core_codec_u8(k, &n->cause, MS_JOB_CAUSES - 1);
     if (k->version >= 2)
-        ms_codec_u8(k, &n->struck_by, MS_JOB_CAUSES - 1);
-    ms_codec_u16(k, &n->strikes);
+        ms_core_codec_u8(k, &n->struck_by, MS_JOB_CAUSES - 1);
+    ms_core_codec_u16(k, &n->strikes);
     if (k->version >= 2)
-        ms_codec_i64(k, &n->struck_ns);
-    ms_codec_u64(k, &n->op, UINT64_MAX);
+        ms_core_codec_i64(k, &n->struck_ns);
+    ms_core_codec_u64(k, &n->op, UINT64_MAX);
 }
 
 static bool has_spent(const uint16_t *spent)
@@ -50,135 +50,135 @@ static bool has_spent(const uint16_t *spent)
 }
 
 /* Most slots have spent nothing. */
-static void walk_spent(struct ms_codec *k, uint16_t *spent)
+static void walk_spent(struct ms_core_codec *k, uint16_t *spent)
 {
     bool has = has_spent(spent);
 
-    ms_codec_bool(k, &has);
+    ms_core_codec_bool(k, &has);
     if (!has)
         return;
-    ms_codec_budget(k, spent);
+    ms_core_codec_budget(k, spent);
     if (k->rc == 0 && !has_spent(spent))
         k->rc = -EBADMSG; /* a value has one form alone */
 }
 
 static void
-walk_slot(struct ms_codec *k, struct ms_core_role *r, struct ms_core_slot *s)
+walk_slot(struct ms_core_codec *k, struct ms_core_role *r, struct ms_core_slot *s)
 {
     uint8_t state = s->state;
 
-    ms_codec_u8(k, &state, MS_JOB_SLOT_STATES - 1);
+    ms_core_codec_u8(k, &state, MS_JOB_SLOT_STATES - 1);
     ms_core_slot_set(r, s, state);
-    ms_codec_i64(k, &s->started_ns);
-    ms_codec_i64(k, &s->ended_ns);
-    ms_codec_i64(k, &s->retry_ns);
-    ms_codec_u32(k, &s->incarnation, UINT32_MAX);
-    ms_codec_u32(k, &s->restarts, UINT32_MAX);
-    ms_codec_u32(k, &s->mark, UINT32_MAX);
-    ms_codec_i32(k, &s->code);
+    ms_core_codec_i64(k, &s->started_ns);
+    ms_core_codec_i64(k, &s->ended_ns);
+    ms_core_codec_i64(k, &s->retry_ns);
+    ms_core_codec_u32(k, &s->incarnation, UINT32_MAX);
+    ms_core_codec_u32(k, &s->restarts, UINT32_MAX);
+    ms_core_codec_u32(k, &s->mark, UINT32_MAX);
+    ms_core_codec_i32(k, &s->code);
     walk_spent(k, s->spent);
-    ms_codec_u8(k, &s->cause, MS_JOB_BUDGETS - 1);
-    ms_codec_u8(k, &s->signaled, 1);
-    ms_codec_u8(k, &s->quick, UINT8_MAX);
-    ms_codec_u8(k, &s->flags, UINT8_MAX);
+    ms_core_codec_u8(k, &s->cause, MS_JOB_BUDGETS - 1);
+    ms_core_codec_u8(k, &s->signaled, 1);
+    ms_core_codec_u8(k, &s->quick, UINT8_MAX);
+    ms_core_codec_u8(k, &s->flags, UINT8_MAX);
 }
 
-static void walk_role_flags(struct ms_codec *k, struct ms_core_role *r)
+static void walk_role_flags(struct ms_core_codec *k, struct ms_core_role *r)
 {
-    ms_codec_bool(k, &r->is_up);
-    ms_codec_bool(k, &r->is_given_up);
-    ms_codec_bool(k, &r->is_restart_due);
-    ms_codec_bool(k, &r->is_scaling);
-    ms_codec_bool(k, &r->is_drained);
-    ms_codec_bool(k, &r->has_failed);
-    ms_codec_bool(k, &r->has_strays);
-    ms_codec_bool(k, &r->is_unsure);
-    ms_codec_u8(k, &r->quick, UINT8_MAX);
-    ms_codec_u8(k, &r->tries, UINT8_MAX);
-    ms_codec_u8(k, &r->waits, UINT8_MAX);
-    ms_codec_u8(k, &r->hang, MS_CORE_DUMPED);
-    ms_codec_u8(k, &r->scale_tries, UINT8_MAX);
+    ms_core_codec_bool(k, &r->is_up);
+    ms_core_codec_bool(k, &r->is_given_up);
+    ms_core_codec_bool(k, &r->is_restart_due);
+    ms_core_codec_bool(k, &r->is_scaling);
+    ms_core_codec_bool(k, &r->is_drained);
+    ms_core_codec_bool(k, &r->has_failed);
+    ms_core_codec_bool(k, &r->has_strays);
+    ms_core_codec_bool(k, &r->is_unsure);
+    ms_core_codec_u8(k, &r->quick, UINT8_MAX);
+    ms_core_codec_u8(k, &r->tries, UINT8_MAX);
+    ms_core_codec_u8(k, &r->waits, UINT8_MAX);
+    ms_core_codec_u8(k, &r->hang, MS_CORE_DUMPED);
+    ms_core_codec_u8(k, &r->scale_tries, UINT8_MAX);
 }
 
-static void walk_role_times(struct ms_codec *k, struct ms_core_role *r)
+static void walk_role_times(struct ms_core_codec *k, struct ms_core_role *r)
 {
-    ms_codec_i64(k, &r->retry_ns);
-    ms_codec_i64(k, &r->scale_retry_ns);
-    ms_codec_i64(k, &r->stray_retry_ns);
-    ms_codec_i64(k, &r->slot_retry_ns);
-    ms_codec_i64(k, &r->pending_ns);
-    ms_codec_i64(k, &r->up_ns);
+    ms_core_codec_i64(k, &r->retry_ns);
+    ms_core_codec_i64(k, &r->scale_retry_ns);
+    ms_core_codec_i64(k, &r->stray_retry_ns);
+    ms_core_codec_i64(k, &r->slot_retry_ns);
+    ms_core_codec_i64(k, &r->pending_ns);
+    ms_core_codec_i64(k, &r->up_ns);
 }
 
-static void walk_role(struct ms_codec *k, struct ms_core_role *r)
+static void walk_role(struct ms_core_codec *k, struct ms_core_role *r)
 {
     uint32_t max = r->spec->max;
 
-    ms_codec_u32(k, &r->size, max);
-    ms_codec_u32(k, &r->wanted, max);
-    ms_codec_u32(k, &r->next_size, max);
-    ms_codec_u32(k, &r->incarnation, UINT32_MAX);
-    ms_codec_u32(k, &r->memory, UINT32_MAX);
-    ms_codec_u32(k, &r->room, UINT32_MAX);
-    ms_codec_budget(k, r->spent);
-    ms_codec_u16(k, &r->restarts);
-    ms_codec_u16(k, &r->error_count);
-    ms_codec_u32(k, &r->error_mark, UINT32_MAX);
-    ms_codec_u64(k, &r->op, UINT64_MAX);
-    ms_codec_u64(k, &r->dump_op, UINT64_MAX);
-    ms_codec_u64(k, &r->drain_op, UINT64_MAX);
-    ms_codec_u64(k, &r->stray_op, UINT64_MAX);
-    ms_codec_u32(k, &r->op_count, max);
-    ms_codec_u32(k, &r->op_size, max);
-    ms_codec_u32(k, &r->op_incarnation, UINT32_MAX);
-    ms_codec_u8(k, &r->doing, MS_JOB_DO_DESTROY);
+    ms_core_codec_u32(k, &r->size, max);
+    ms_core_codec_u32(k, &r->wanted, max);
+    ms_core_codec_u32(k, &r->next_size, max);
+    ms_core_codec_u32(k, &r->incarnation, UINT32_MAX);
+    ms_core_codec_u32(k, &r->memory, UINT32_MAX);
+    ms_core_codec_u32(k, &r->room, UINT32_MAX);
+    ms_core_codec_budget(k, r->spent);
+    ms_core_codec_u16(k, &r->restarts);
+    ms_core_codec_u16(k, &r->error_count);
+    ms_core_codec_u32(k, &r->error_mark, UINT32_MAX);
+    ms_core_codec_u64(k, &r->op, UINT64_MAX);
+    ms_core_codec_u64(k, &r->dump_op, UINT64_MAX);
+    ms_core_codec_u64(k, &r->drain_op, UINT64_MAX);
+    ms_core_codec_u64(k, &r->stray_op, UINT64_MAX);
+    ms_core_codec_u32(k, &r->op_count, max);
+    ms_core_codec_u32(k, &r->op_size, max);
+    ms_core_codec_u32(k, &r->op_incarnation, UINT32_MAX);
+    ms_core_codec_u8(k, &r->doing, MS_JOB_DO_DESTROY);
     walk_role_flags(k, r);
     walk_role_times(k, r);
-    ms_codec_text(k, r->text, sizeof r->text);
+    ms_core_codec_text(k, r->text, sizeof r->text);
     for (uint32_t i = 0; i < max && k->rc == 0; i++)
         walk_slot(k, r, &r->slots[i]);
 }
 
-static void walk_capacity(struct ms_codec *k, struct ms_job_core *c)
+static void walk_capacity(struct ms_core_codec *k, struct ms_job_core *c)
 {
     uint64_t count = c->node_count;
 
-    ms_codec_u8(k, &c->held, MS_CORE_HELDS - 1);
-    ms_codec_u8(k, &c->held_tries, UINT8_MAX);
-    ms_codec_u8(k, &c->check_rounds, UINT8_MAX);
+    ms_core_codec_u8(k, &c->held, MS_CORE_HELDS - 1);
+    ms_core_codec_u8(k, &c->held_tries, UINT8_MAX);
+    ms_core_codec_u8(k, &c->check_rounds, UINT8_MAX);
     if (k->version >= 4)
-        ms_codec_u8(k, &c->check_tries, UINT8_MAX);
-    ms_codec_u64(k, &c->held_op, UINT64_MAX);
-    ms_codec_u64(k, &c->check_op, UINT64_MAX);
-    ms_codec_i64(k, &c->held_retry_ns);
-    ms_codec_i64(k, &c->check_retry_ns);
-    ms_codec_i64(k, &c->pending_ns);
-    ms_codec_i64(k, &c->unknown_ns);
-    ms_codec_u64(k, &count, MS_CORE_NODES_MAX);
+        ms_core_codec_u8(k, &c->check_tries, UINT8_MAX);
+    ms_core_codec_u64(k, &c->held_op, UINT64_MAX);
+    ms_core_codec_u64(k, &c->check_op, UINT64_MAX);
+    ms_core_codec_i64(k, &c->held_retry_ns);
+    ms_core_codec_i64(k, &c->check_retry_ns);
+    ms_core_codec_i64(k, &c->pending_ns);
+    ms_core_codec_i64(k, &c->unknown_ns);
+    ms_core_codec_u64(k, &count, MS_CORE_NODES_MAX);
     c->node_count = count;
     for (size_t i = 0; i < count && k->rc == 0; i++)
         walk_node(k, &c->nodes[i]);
 }
 
-static void walk_job(struct ms_codec *k, struct ms_job_core *c)
+static void walk_job(struct ms_core_codec *k, struct ms_job_core *c)
 {
-    ms_codec_u8(k, &c->stage, MS_JOB_STAGES - 1);
-    ms_codec_u8(k, &c->end_stage, MS_JOB_STAGES - 1);
-    ms_codec_u8(k, &c->cause, MS_JOB_CAUSES - 1);
-    ms_codec_i32(k, &c->code);
-    ms_codec_i64(k, &c->now_ns);
-    ms_codec_i64(k, &c->since_ns);
-    ms_codec_u64(k, &c->last_id, UINT64_MAX);
-    ms_codec_bool(k, &c->cannot_ask);
-    ms_codec_bool(k, &c->is_deleted);
-    ms_codec_bool(k, &c->is_admitted);
-    ms_codec_bool(k, &c->is_down_first);
-    ms_codec_bool(k, &c->is_checked);
-    ms_codec_bool(k, &c->is_held_unsure);
-    ms_codec_i64(k, &c->cannot_ask_ns);
-    ms_codec_u32(k, &c->restarts, UINT32_MAX);
-    ms_codec_u32(k, &c->escalations, UINT32_MAX);
-    ms_codec_text(k, c->text, sizeof c->text);
+    ms_core_codec_u8(k, &c->stage, MS_JOB_STAGES - 1);
+    ms_core_codec_u8(k, &c->end_stage, MS_JOB_STAGES - 1);
+    ms_core_codec_u8(k, &c->cause, MS_JOB_CAUSES - 1);
+    ms_core_codec_i32(k, &c->code);
+    ms_core_codec_i64(k, &c->now_ns);
+    ms_core_codec_i64(k, &c->since_ns);
+    ms_core_codec_u64(k, &c->last_id, UINT64_MAX);
+    ms_core_codec_bool(k, &c->cannot_ask);
+    ms_core_codec_bool(k, &c->is_deleted);
+    ms_core_codec_bool(k, &c->is_admitted);
+    ms_core_codec_bool(k, &c->is_down_first);
+    ms_core_codec_bool(k, &c->is_checked);
+    ms_core_codec_bool(k, &c->is_held_unsure);
+    ms_core_codec_i64(k, &c->cannot_ask_ns);
+    ms_core_codec_u32(k, &c->restarts, UINT32_MAX);
+    ms_core_codec_u32(k, &c->escalations, UINT32_MAX);
+    ms_core_codec_text(k, c->text, sizeof c->text);
     walk_capacity(k, c);
     walk_driver(k, &c->driver);
     for (uint32_t i = 0; i < c->spec.role_count && k->rc == 0; i++)
@@ -189,13 +189,13 @@ int ms_job_core_encode(const struct ms_job_core *core, struct ms_buf *out)
 {
     struct ms_job_core c = *core; /* writing changes nothing of what it points to */
     size_t from = out->len;
-    struct ms_codec k;
+    struct ms_core_codec k;
 
-    ms_codec_begin(&k, out, SNAPSHOT);
-    ms_codec_spec(&k, &c.spec);
-    ms_codec_role_specs(&k, &c.spec);
+    ms_core_codec_begin(&k, out, SNAPSHOT);
+    ms_core_codec_spec(&k, &c.spec);
+    ms_core_codec_role_specs(&k, &c.spec);
     walk_job(&k, &c);
-    return ms_codec_seal(&k, from);
+    return ms_core_codec_seal(&k, from);
 }
 
 /* ---- reading ----------------------------------------------------------------------- */
@@ -223,12 +223,12 @@ static bool is_sound(const struct ms_job_core *c)
 }
 
 /* A job that was not submitted has no spec to be checked. */
-static int read_spec(struct ms_codec *k, struct ms_job_core *c)
+static int read_spec(struct ms_core_codec *k, struct ms_job_core *c)
 {
     struct ms_error err;
 
-    ms_codec_spec(k, &c->spec);
-    ms_codec_role_specs(k, &c->spec);
+    ms_core_codec_spec(k, &c->spec);
+    ms_core_codec_role_specs(k, &c->spec);
     if (k->rc == 0 && c->spec.name[0] && ms_job_spec_check(&c->spec, &err) < 0)
         return -EBADMSG;
     if (k->rc == 0 && !c->spec.name[0] && c->spec.role_count)
@@ -237,7 +237,7 @@ static int read_spec(struct ms_codec *k, struct ms_job_core *c)
 }
 
 /* Memory is taken only for slots that can be there. */
-static bool has_slots(const struct ms_codec *k, const struct ms_job_core *c)
+static bool has_slots(const struct ms_core_codec *k, const struct ms_job_core *c)
 {
     uint64_t slots = 0;
 
@@ -246,7 +246,7 @@ static bool has_slots(const struct ms_codec *k, const struct ms_job_core *c)
     return slots <= (uint64_t)(k->end - k->at) / SLOT_SIZE_MIN;
 }
 
-static int read_all(struct ms_codec *k, struct ms_job_core *c)
+static int read_all(struct ms_core_codec *k, struct ms_job_core *c)
 {
     int rc = read_spec(k, c);
 
@@ -263,7 +263,7 @@ static int read_all(struct ms_codec *k, struct ms_job_core *c)
 }
 
 /* NULL with the reason in *rc. */
-static struct ms_job_core *read_as(struct ms_codec k, uint8_t version, int *rc)
+static struct ms_job_core *read_as(struct ms_core_codec k, uint8_t version, int *rc)
 {
     struct ms_job_core *c = ms_job_core_create();
 
@@ -279,8 +279,8 @@ struct ms_job_core *
 ms_job_core_decode(const void *data, size_t len, struct ms_error *err)
 {
     struct ms_job_core *c;
-    struct ms_codec k;
-    int rc = ms_codec_open(&k, SNAPSHOT, data, len, err);
+    struct ms_core_codec k;
+    int rc = ms_core_codec_open(&k, SNAPSHOT, data, len, err);
 
     if (rc < 0)
         return NULL;
