@@ -11,7 +11,7 @@
 static uint32_t true_length(const struct ms_scheduler *s,
                             const struct ms_gen_request *q)
 {
-    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    const struct ms_gen_group *g = ms_gen_group_at(s, q->group);
     uint64_t i = (g->id - 1) * sim_now->samples + q->seq, length = 0;
     uint64_t end = sim_now->turns ? (i / sim_now->turns + 1) * sim_now->turns : i + 1;
 
@@ -29,12 +29,12 @@ static bool is_open(const struct ms_scheduler *s, uint32_t replica)
 static uint32_t of_siblings(const struct ms_scheduler *s,
                             const struct ms_gen_request *q)
 {
-    uint32_t i = ms_group_at(s, q->group)->first;
+    uint32_t i = ms_gen_group_at(s, q->group)->first;
 
-    for (; i != MS_NONE; i = ms_request_at(s, i)->next)
-        if (ms_request_at(s, i)->attempt > 0 &&
-            is_open(s, ms_request_at(s, i)->replica))
-            return ms_request_at(s, i)->replica;
+    for (; i != MS_NONE; i = ms_gen_request_at(s, i)->next)
+        if (ms_gen_request_at(s, i)->attempt > 0 &&
+            is_open(s, ms_gen_request_at(s, i)->replica))
+            return ms_gen_request_at(s, i)->replica;
     return MS_NOWHERE;
 }
 
@@ -42,7 +42,7 @@ static uint32_t of_siblings(const struct ms_scheduler *s,
 static uint32_t place_round_robin(struct ms_scheduler *s,
                                   const struct ms_gen_request *q)
 {
-    uint64_t g = ms_group_at(s, q->group)->id - 1;
+    uint64_t g = ms_gen_group_at(s, q->group)->id - 1;
 
     for (uint32_t i = 0; i < s->replica_count; i++) {
         uint32_t to = (uint32_t)((g + i) % s->replica_count);
@@ -78,7 +78,7 @@ static uint32_t roll_acquire(const struct ms_scheduler *s)
     uint32_t best = MS_NOWHERE;
 
     for (uint32_t i = 0; i < s->replica_count; i++)
-        if (ms_replica_has_room(&s->replicas[i], 0) &&
+        if (ms_gen_replica_has_room(&s->replicas[i], 0) &&
             (best == MS_NOWHERE ||
              s->replicas[i].in_flight < s->replicas[best].in_flight))
             best = i;
@@ -90,7 +90,7 @@ static uint32_t roll_acquire(const struct ms_scheduler *s)
  * rank, each prompt for itself. */
 static uint32_t place_roll(struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    uint64_t prompt = ms_group_at(s, q->group)->id - 1;
+    uint64_t prompt = ms_gen_group_at(s, q->group)->id - 1;
     struct roll_rank *of = &roll_ranks[prompt];
     struct ms_gen_request *waits = &s->requests[q - s->requests];
     uint32_t to;
@@ -99,7 +99,7 @@ static uint32_t place_roll(struct ms_scheduler *s, const struct ms_gen_request *
     if (s->stats.sent == 0)
         memset(roll_ranks, 0, sizeof roll_ranks);
     if (of->is_known && of->version == s->weights_version && is_open(s, of->rank)) {
-        if (ms_replica_has_room(&s->replicas[of->rank], 0))
+        if (ms_gen_replica_has_room(&s->replicas[of->rank], 0))
             return of->rank;
         waits->replica = of->rank;
         waits->since_ns = s->now_ns; /* or it would be parked for too long already */
@@ -138,15 +138,15 @@ static uint32_t place_cache_aware(struct ms_scheduler *s,
  * not short, to the fewest requests, and of equals to where it was. */
 static float rank_seer(const struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    const struct ms_gen_group *g = ms_gen_group_at(s, q->group);
     uint32_t longest = 0;
 
     if (q->seq == 0)
         return -1e9F + (float)q->generated;
-    for (uint32_t i = g->first; i != MS_NONE; i = ms_request_at(s, i)->next)
-        if (ms_request_at(s, i)->state == MS_REQUEST_DONE &&
-            ms_request_at(s, i)->generated > longest)
-            longest = ms_request_at(s, i)->generated;
+    for (uint32_t i = g->first; i != MS_NONE; i = ms_gen_request_at(s, i)->next)
+        if (ms_gen_request_at(s, i)->state == MS_REQUEST_DONE &&
+            ms_gen_request_at(s, i)->generated > longest)
+            longest = ms_gen_request_at(s, i)->generated;
     return -(float)(longest > 0 ? longest : q->max_new);
 }
 
@@ -162,7 +162,7 @@ static uint32_t place_seer(struct ms_scheduler *s, const struct ms_gen_request *
                    : best;
     }
     for (uint32_t i = 0; i < s->replica_count; i++)
-        if (ms_replica_has_room(&s->replicas[i], need) &&
+        if (ms_gen_replica_has_room(&s->replicas[i], need) &&
             (best == MS_NOWHERE || s->replicas[i].kv < s->replicas[best].kv))
             best = i;
     return best;
@@ -182,11 +182,11 @@ static uint32_t reserve_chunk(const struct ms_scheduler *s,
  * long ones share a replica with few others. */
 static double plan_length(const struct ms_scheduler *s, uint32_t i, bool oracle)
 {
-    const struct ms_gen_request *q = ms_request_at(s, i);
+    const struct ms_gen_request *q = ms_gen_request_at(s, i);
 
     if (oracle)
         return true_length(s, q);
-    return ms_length_remaining(ms_group_at(s, q->group)->guess, 0, q->max_new);
+    return ms_length_remaining(ms_gen_group_at(s, q->group)->guess, 0, q->max_new);
 }
 
 struct planned {
@@ -240,7 +240,7 @@ assign(struct ms_scheduler *s, const struct planned *p, size_t n, double limit)
         }
         sum += p[i].length;
         in++;
-        ms_request_at(s, p[i].request)->replica =
+        ms_gen_request_at(s, p[i].request)->replica =
             run < s->replica_count ? run : (uint32_t)s->replica_count - 1;
     }
 }
@@ -271,7 +271,7 @@ place_planned(struct ms_scheduler *s, const struct ms_gen_request *q, bool oracl
 
     if (fits && s->stats.sent == 0)
         plan(s, oracle);
-    if (fits && q->attempt == 0 && ms_replica_has_room(&s->replicas[q->replica], 0))
+    if (fits && q->attempt == 0 && ms_gen_replica_has_room(&s->replicas[q->replica], 0))
         return q->replica;
     return ms_place_fewest(s, q->prompt + q->generated);
 }

@@ -440,7 +440,7 @@ list_live(const struct ms_scheduler *s, struct yield *running, struct yield *wai
     for (size_t k = 0; k < s->replica_count; k++)
         for (uint32_t i = s->replicas[k].first; i != MS_NONE; i = s->requests[i].after)
             if (s->requests[i].state == MS_REQUEST_RUNNING &&
-                !ms_request_is_last_chance(s, &s->requests[i]))
+                !ms_gen_request_is_last_chance(s, &s->requests[i]))
                 running[n++] = (struct yield){ms_choice_worst(s, &s->requests[i]), i};
     for (size_t k = 0; k < s->queue.count; k++) {
         uint32_t i = s->queue.at[k].index;

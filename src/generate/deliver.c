@@ -75,7 +75,7 @@ static void refill(struct ms_scheduler *s, uint32_t groups)
 
 static void drop_and_refill(struct ms_scheduler *s, uint32_t i, uint8_t why)
 {
-    ms_group_drop(s, i, why);
+    ms_gen_group_drop(s, i, why);
     refill(s, 1);
 }
 
@@ -103,7 +103,7 @@ void ms_deliver_finished(struct ms_scheduler *s, uint32_t i)
 
 int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    uint32_t i = ms_group_find(s, e->id);
+    uint32_t i = ms_gen_group_find(s, e->id);
 
     if (i == MS_NONE)
         return -ENOENT;
@@ -142,7 +142,7 @@ static uint32_t drop_hopeless(struct ms_scheduler *s)
 
     for (uint32_t i = 0; i < s->group_count; i++)
         if (is_hopeless(s, &s->groups[i])) {
-            ms_group_drop(s, i, MS_WHY_STALE);
+            ms_gen_group_drop(s, i, MS_WHY_STALE);
             n++;
         }
     return n;
@@ -159,14 +159,15 @@ int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e
         ms_staleness_recover(&s->admission, s->version);
     /* the list is ordered by the oldest version */
     while (s->ready.first != MS_NONE && is_stale(s, &s->groups[s->ready.first])) {
-        ms_group_drop(s, s->ready.first, MS_WHY_STALE);
+        ms_gen_group_drop(s, s->ready.first, MS_WHY_STALE);
         stale++;
     }
     stale += drop_hopeless(s);
     if (stale > 0)
         refill(s, stale);
     for (size_t i = 0; i < s->queue.count; i++)
-        ms_request_order(s, s->queue.at[i].index); /* for some it is the last chance */
+        ms_gen_request_order(s,
+                             s->queue.at[i].index); /* for some it is the last chance */
     ms_queue_sort(s);
     return 0;
 }
@@ -218,12 +219,12 @@ static void consume(struct ms_scheduler *s, uint32_t i)
             ms_bias_add(s->bins_out, s->requests[q].generated);
     if (g->has_surplus)
         adapt_surplus(s);
-    ms_group_release(s, i);
+    ms_gen_group_release(s, i);
 }
 
 int ms_deliver_take(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    uint32_t i = ms_group_find(s, e->id);
+    uint32_t i = ms_gen_group_find(s, e->id);
 
     if (i == MS_NONE)
         return -ENOENT;

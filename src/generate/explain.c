@@ -10,7 +10,7 @@
 
 static uint32_t find(const struct ms_scheduler *s, uint64_t group, uint32_t seq)
 {
-    uint32_t g = ms_group_find(s, group), i;
+    uint32_t g = ms_gen_group_find(s, group), i;
 
     if (g == MS_NONE)
         return MS_NONE;
@@ -94,13 +94,13 @@ int ms_scheduler_explain(const struct ms_scheduler *s,
                          uint32_t seq,
                          struct ms_explanation *out)
 {
-    uint32_t i = id != 0 ? ms_request_find(s, id) : find(s, group, seq);
+    uint32_t i = id != 0 ? ms_gen_request_find(s, id) : find(s, group, seq);
     const struct ms_gen_request *q;
 
     if (i == MS_NONE)
         return -ENOENT;
     q = &s->requests[i];
-    *out = (struct ms_explanation){.id = ms_request_id(s, i),
+    *out = (struct ms_explanation){.id = ms_gen_request_id(s, i),
                                    .group = s->groups[q->group].id,
                                    .key = s->groups[q->group].key,
                                    .seq = q->seq};

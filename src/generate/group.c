@@ -10,7 +10,7 @@
 #define RANK_MIN  0.05F /* change of what is expected that changes the order */
 #define LEAST_MAX 64    /* samples of a group whose progress is looked at */
 
-uint32_t ms_group_find(const struct ms_scheduler *s, uint64_t id)
+uint32_t ms_gen_group_find(const struct ms_scheduler *s, uint64_t id)
 {
     uintptr_t found = id ? (uintptr_t)ms_map_find(&s->by_id, id) : 0;
 
@@ -27,7 +27,7 @@ static int check(const struct ms_scheduler *s, const struct ms_generate_event *e
         e->max_new == 0 || e->max_new > MS_GENERATE_TOKENS_MAX ||
         e->prompt > MS_GENERATE_TOKENS_MAX)
         return -EINVAL;
-    return ms_group_find(s, e->id) == MS_NONE ? 0 : -EEXIST;
+    return ms_gen_group_find(s, e->id) == MS_NONE ? 0 : -EEXIST;
 }
 
 /* Room for all that a group of n may need later, so that nothing fails on the way. */
@@ -101,7 +101,7 @@ add_requests(struct ms_scheduler *s, uint32_t group, const struct ms_generate_ev
     struct ms_gen_group *g = &s->groups[group];
 
     for (uint32_t k = e->samples + e->surplus; k > 0; k--) { /* the first in front */
-        uint32_t i = ms_request_new(s);
+        uint32_t i = ms_gen_request_new(s);
         struct ms_gen_request *q = &s->requests[i];
 
         q->group = group;
@@ -187,24 +187,24 @@ static void rank_queued(struct ms_scheduler *s, uint32_t i)
     else
         for (; k != MS_NONE; k = s->requests[k].next)
             if (s->requests[k].state == MS_REQUEST_QUEUED)
-                ms_request_rank(s, k);
+                ms_gen_request_rank(s, k);
 }
 
-void ms_groups_rank(struct ms_scheduler *s)
+void ms_gen_groups_rank(struct ms_scheduler *s)
 {
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->groups[i].state == MS_GROUP_OPEN)
             rank_queued(s, i);
 }
 
-void ms_groups_guess(struct ms_scheduler *s)
+void ms_gen_groups_guess(struct ms_scheduler *s)
 {
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->groups[i].state == MS_GROUP_OPEN)
             guess_length(s, i);
 }
 
-int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e)
+int ms_gen_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     uint32_t i;
     int rc = check(s, e);
@@ -227,9 +227,9 @@ int ms_group_submit(struct ms_scheduler *s, const struct ms_generate_event *e)
     return 0;
 }
 
-int ms_group_behind(struct ms_scheduler *s, const struct ms_generate_event *e)
+int ms_gen_group_behind(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    uint32_t i = ms_request_find(s, e->id);
+    uint32_t i = ms_gen_request_find(s, e->id);
     struct ms_gen_request *q = i == MS_NONE ? NULL : &s->requests[i];
 
     if (!q)
@@ -282,11 +282,11 @@ static void admit(struct ms_scheduler *s, uint32_t i)
         s->requests[q].is_probe = q == g->first && s->requests[q].generated == 0 &&
                                   g->unknown && g->hint == 0 && !g->has_sibling;
         s->stats.live++;
-        ms_request_queue(s, q);
+        ms_gen_request_queue(s, q);
     }
 }
 
-void ms_groups_admit(struct ms_scheduler *s)
+void ms_gen_groups_admit(struct ms_scheduler *s)
 {
     while (s->held.count > 0 &&
            (s->o.batch == 0 || ms_staleness_capacity(&s->admission, s->version) > 0))
@@ -301,7 +301,7 @@ static void group_free(struct ms_scheduler *s, uint32_t i)
 
     for (uint32_t q = g->first, next; q != MS_NONE; q = next) {
         next = s->requests[q].next;
-        ms_request_free(s, q);
+        ms_gen_request_free(s, q);
     }
     ms_map_remove(&s->by_id, g->id);
     g->state = MS_GROUP_FREE;
@@ -310,23 +310,23 @@ static void group_free(struct ms_scheduler *s, uint32_t i)
     s->stats.groups--;
 }
 
-void ms_group_request_over(struct ms_scheduler *s, uint32_t i)
+void ms_gen_group_request_over(struct ms_scheduler *s, uint32_t i)
 {
     if (s->groups[i].state == MS_GROUP_ENDING && s->groups[i].pending == 0)
         group_free(s, i);
 }
 
-void ms_group_release(struct ms_scheduler *s, uint32_t i)
+void ms_gen_group_release(struct ms_scheduler *s, uint32_t i)
 {
     s->groups[i].state = MS_GROUP_ENDING;
-    ms_group_request_over(s, i);
+    ms_gen_group_request_over(s, i);
 }
 
 /* All samples that are not there are not wanted any more. */
 static void end_requests(struct ms_scheduler *s, uint32_t i, uint8_t why)
 {
     for (uint32_t q = s->groups[i].first; q != MS_NONE; q = s->requests[q].next)
-        ms_request_end(s, q, why);
+        ms_gen_request_end(s, q, why);
 }
 
 static void learn(struct ms_scheduler *s, const struct ms_gen_group *g)
@@ -347,7 +347,7 @@ static void finish(struct ms_scheduler *s, uint32_t i)
     ms_deliver_finished(s, i);
 }
 
-void ms_group_sample_done(struct ms_scheduler *s, uint32_t request)
+void ms_gen_group_sample_done(struct ms_scheduler *s, uint32_t request)
 {
     struct ms_gen_request *q = &s->requests[request];
     struct ms_gen_group *g = &s->groups[q->group];
@@ -357,7 +357,7 @@ void ms_group_sample_done(struct ms_scheduler *s, uint32_t request)
     g->pending--;
     ms_bias_add(s->bins_all, q->generated);
     if (g->state != MS_GROUP_OPEN) {
-        ms_group_request_over(s, q->group);
+        ms_gen_group_request_over(s, q->group);
         return;
     }
     g->done++;
@@ -385,7 +385,7 @@ static void leave_list(struct ms_scheduler *s, uint32_t i)
         ms_gen_list_remove(s, &s->leased, i);
 }
 
-void ms_group_drop(struct ms_scheduler *s, uint32_t i, uint8_t why)
+void ms_gen_group_drop(struct ms_scheduler *s, uint32_t i, uint8_t why)
 {
     struct ms_gen_group *g = &s->groups[i];
     struct ms_generate_decision *d;
@@ -412,10 +412,10 @@ void ms_group_drop(struct ms_scheduler *s, uint32_t i, uint8_t why)
     d = ms_decide(s, MS_DROP);
     d->group = g->id;
     d->why = why;
-    ms_group_request_over(s, i);
+    ms_gen_group_request_over(s, i);
 }
 
-void ms_group_shrink(struct ms_scheduler *s, uint32_t request)
+void ms_gen_group_shrink(struct ms_scheduler *s, uint32_t request)
 {
     uint32_t i = s->requests[request].group;
     struct ms_gen_group *g = &s->groups[i];
@@ -424,9 +424,9 @@ void ms_group_shrink(struct ms_scheduler *s, uint32_t request)
         s->requests[request].state == MS_REQUEST_DONE || s->requests[request].ends)
         return;
     s->disturbed++;
-    ms_request_end(s, request, MS_WHY_CANCELLED);
+    ms_gen_request_end(s, request, MS_WHY_CANCELLED);
     if (--g->wanted == 0)
-        ms_group_drop(s, i, MS_WHY_CANCELLED);
+        ms_gen_group_drop(s, i, MS_WHY_CANCELLED);
     else if (g->state == MS_GROUP_OPEN && g->done >= g->wanted)
         finish(s, i);
 }

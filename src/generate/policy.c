@@ -16,7 +16,7 @@
 
 static double remaining(const struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    const struct ms_gen_group *g = ms_gen_group_at(s, q->group);
 
     if (q->generated == 0)
         return g->expected;
@@ -51,7 +51,7 @@ static uint8_t order_now(const struct ms_scheduler *s)
  * has had fewer turns has more of them to come. */
 static float rank_session(const struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    const struct ms_gen_group *g = ms_gen_group_at(s, q->group);
     float left = (float)remaining(s, q) + g->later;
 
     if (q->generated > 0)
@@ -61,7 +61,7 @@ static float rank_session(const struct ms_scheduler *s, const struct ms_gen_requ
 
 static float rank_auto(const struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    const struct ms_gen_group *g = ms_group_at(s, q->group);
+    const struct ms_gen_group *g = ms_gen_group_at(s, q->group);
     uint8_t order = order_now(s);
 
     if (g->turn > 0 || g->later > 0)
@@ -88,7 +88,7 @@ static void begin_auto(struct ms_scheduler *s)
     if (s->stats.running + s->stats.aborting == 0)
         ms_tail_place(s);
     else
-        ms_groups_guess(s); /* those that run have shown more */
+        ms_gen_groups_guess(s); /* those that run have shown more */
     ms_choose(s);
 }
 
@@ -101,7 +101,7 @@ uint32_t ms_place_fewest(struct ms_scheduler *s, uint64_t kv)
     for (uint32_t i = 0; i < s->replica_count; i++) {
         const struct ms_gen_replica *r = &s->replicas[i];
 
-        if (!ms_replica_has_room(r, kv))
+        if (!ms_gen_replica_has_room(r, kv))
             continue;
         if (best == MS_NOWHERE || r->in_flight < s->replicas[best].in_flight) {
             best = i;
@@ -149,7 +149,7 @@ static uint32_t place_warm(struct ms_scheduler *s,
 
     if (warm->state != MS_REPLICA_OPEN || fewest == q->replica)
         return fewest;
-    if (!ms_replica_has_room(warm, kv))
+    if (!ms_gen_replica_has_room(warm, kv))
         return warm->parked < warm->slots ? MS_PARK : fewest;
     return fewest != MS_NOWHERE && is_better(s, q, fewest) ? fewest : q->replica;
 }
@@ -162,7 +162,7 @@ static uint32_t place_chunk(const struct ms_scheduler *s,
                             uint32_t fewest)
 {
     if (fewest == MS_NOWHERE || fewest == q->replica ||
-        !ms_replica_has_room(&s->replicas[q->replica], kv))
+        !ms_gen_replica_has_room(&s->replicas[q->replica], kv))
         return fewest;
     return is_better(s, q, fewest) ? fewest : q->replica;
 }
@@ -187,9 +187,9 @@ static uint32_t place_auto(struct ms_scheduler *s, const struct ms_gen_request *
     uint32_t fewest;
 
     fewest = ms_place_fewest(s, kv);
-    if (ms_request_is_warm(s, q))
+    if (ms_gen_request_is_warm(s, q))
         return place_warm(s, q, kv, fewest);
-    if (ms_request_is_divided(q))
+    if (ms_gen_request_is_divided(q))
         return place_chunk(s, q, kv, fewest);
     return fewest;
 }

@@ -5,7 +5,7 @@
  *
  * How to write one: `rank` is asked when a request is queued and again when its group
  * has learnt something; the smallest goes first, ties by age. `place` is asked for the
- * first of the queue and must name a replica with room (ms_replica_has_room), MS_PARK, or
+ * first of the queue and must name a replica with room (ms_gen_replica_has_room), MS_PARK, or
  * MS_NOWHERE: then nothing goes until something has changed. `rebalance` is called at
  * most every `rebalance_ns` when nothing waits, and names requests to move with
  * ms_scheduler_move. Any of them but place may be NULL.
@@ -50,7 +50,7 @@ void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replic
 void ms_scheduler_yield(struct ms_scheduler *s, uint32_t request);
 
 /* Guess the lengths of all open groups anew, by what has been heard of them since. */
-void ms_groups_guess(struct ms_scheduler *s);
+void ms_gen_groups_guess(struct ms_scheduler *s);
 
 /* For `place`: the replica with room and the fewest requests, ties by lot. */
 uint32_t ms_place_fewest(struct ms_scheduler *s, uint64_t kv);

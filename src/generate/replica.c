@@ -8,8 +8,8 @@
 #define FIT_SPREAD 0.0025 /* relative variance of batches that shows the slope */
 #define STEP_SHARE 0.125 /* of the newest measure, in what a replica's own steps take */
 
-struct ms_gen_replica *ms_replica_of(struct ms_scheduler *s,
-                                     const struct ms_generate_event *e)
+struct ms_gen_replica *ms_gen_replica_of(struct ms_scheduler *s,
+                                         const struct ms_generate_event *e)
 {
     struct ms_gen_replica *r;
 
@@ -20,7 +20,7 @@ struct ms_gen_replica *ms_replica_of(struct ms_scheduler *s,
 }
 
 /* All that it had resumes elsewhere, from the tokens that were heard of. */
-void ms_replica_lose(struct ms_scheduler *s, uint32_t replica)
+void ms_gen_replica_lose(struct ms_scheduler *s, uint32_t replica)
 {
     struct ms_gen_replica *r = &s->replicas[replica];
 
@@ -28,20 +28,20 @@ void ms_replica_lose(struct ms_scheduler *s, uint32_t replica)
     r->state = MS_REPLICA_GONE;
     s->slots -= r->slots;
     r->update = 0;
-    ms_replica_unpark_all(s, replica);
+    ms_gen_replica_unpark_all(s, replica);
     while (r->first != MS_NONE) {
         uint32_t i = r->first, group = s->requests[i].group;
         bool ends = s->requests[i].ends;
 
-        ms_request_leave(s, i);
+        ms_gen_request_leave(s, i);
         s->requests[i].why = MS_WHY_LOST;
         if (ends) {
             s->requests[i].state = MS_REQUEST_DONE;
             s->stats.live--;
             s->groups[group].pending--;
-            ms_group_request_over(s, group);
+            ms_gen_group_request_over(s, group);
         } else {
-            ms_request_lost(s, i);
+            ms_gen_request_lost(s, i);
         }
     }
     ms_weights_go_on(s);
@@ -64,7 +64,7 @@ static int grow(struct ms_scheduler *s, uint32_t replica)
     return 0;
 }
 
-int ms_replica_up(struct ms_scheduler *s, const struct ms_generate_event *e)
+int ms_gen_replica_up(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     struct ms_gen_replica *r;
     int rc;
@@ -78,7 +78,7 @@ int ms_replica_up(struct ms_scheduler *s, const struct ms_generate_event *e)
     if (r->epoch != 0 && e->epoch <= r->epoch)
         return -EINVAL;
     if (r->state != MS_REPLICA_GONE)
-        ms_replica_lose(s, e->replica);
+        ms_gen_replica_lose(s, e->replica);
     *r = (struct ms_gen_replica){.state = MS_REPLICA_OPEN,
                                  .epoch = e->epoch,
                                  .version = e->version,
@@ -95,31 +95,31 @@ int ms_replica_up(struct ms_scheduler *s, const struct ms_generate_event *e)
     return 0;
 }
 
-int ms_replica_down(struct ms_scheduler *s, const struct ms_generate_event *e)
+int ms_gen_replica_down(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    if (!ms_replica_of(s, e))
+    if (!ms_gen_replica_of(s, e))
         return -ENOENT;
-    ms_replica_lose(s, e->replica);
+    ms_gen_replica_lose(s, e->replica);
     return 0;
 }
 
-void ms_replica_abort_all(struct ms_scheduler *s, uint32_t replica, uint8_t why)
+void ms_gen_replica_abort_all(struct ms_scheduler *s, uint32_t replica, uint8_t why)
 {
     uint32_t last = s->replicas[replica].last;
 
     for (uint32_t i = s->replicas[replica].first, next; i != MS_NONE; i = next) {
         next = i == last ? MS_NONE : s->requests[i].after; /* aborted ones go behind */
-        ms_request_abort(s, i, why, false);
+        ms_gen_request_abort(s, i, why, false);
     }
 }
 
-void ms_replica_unpark_all(struct ms_scheduler *s, uint32_t replica)
+void ms_gen_replica_unpark_all(struct ms_scheduler *s, uint32_t replica)
 {
     while (s->replicas[replica].parked_first != MS_NONE)
-        ms_request_unpark(s, s->replicas[replica].parked_first);
+        ms_gen_request_unpark(s, s->replicas[replica].parked_first);
 }
 
-int ms_replica_drain(struct ms_scheduler *s, const struct ms_generate_event *e)
+int ms_gen_replica_drain(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
     struct ms_gen_replica *r =
         e->replica < s->replica_count ? &s->replicas[e->replica] : NULL;
@@ -129,15 +129,15 @@ int ms_replica_drain(struct ms_scheduler *s, const struct ms_generate_event *e)
     s->disturbed++;
     r->state = MS_REPLICA_DRAINING;
     r->update = 0;
-    ms_replica_unpark_all(s, e->replica);
-    ms_replica_abort_all(s, e->replica, MS_WHY_DRAINED);
+    ms_gen_replica_unpark_all(s, e->replica);
+    ms_gen_replica_abort_all(s, e->replica, MS_WHY_DRAINED);
     if (r->in_flight == 0)
-        ms_replica_idle(s, e->replica);
+        ms_gen_replica_idle(s, e->replica);
     ms_weights_go_on(s);
     return 0;
 }
 
-void ms_replica_idle(struct ms_scheduler *s, uint32_t replica)
+void ms_gen_replica_idle(struct ms_scheduler *s, uint32_t replica)
 {
     struct ms_gen_replica *r = &s->replicas[replica];
     struct ms_generate_decision *d;
@@ -170,9 +170,9 @@ static void fit(struct ms_scheduler *s, double batch, double step_ns)
     s->a_ns = fmax((f[2] - s->b_ns * f[1]) / f[0], 0);
 }
 
-int ms_replica_load(struct ms_scheduler *s, const struct ms_generate_event *e)
+int ms_gen_replica_load(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    struct ms_gen_replica *r = ms_replica_of(s, e);
+    struct ms_gen_replica *r = ms_gen_replica_of(s, e);
 
     if (!r)
         return 0; /* late */
@@ -187,9 +187,9 @@ int ms_replica_load(struct ms_scheduler *s, const struct ms_generate_event *e)
     return 0;
 }
 
-int ms_replica_alive(struct ms_scheduler *s, const struct ms_generate_event *e)
+int ms_gen_replica_alive(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    struct ms_gen_replica *r = ms_replica_of(s, e);
+    struct ms_gen_replica *r = ms_gen_replica_of(s, e);
 
     if (r) {
         r->heard_ns = s->now_ns;

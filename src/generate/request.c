@@ -11,12 +11,12 @@
 #define LOSSES_MAX                                                                     \
     12 /* whatever tokens come between: one that ends each replica late */
 
-uint64_t ms_request_id(const struct ms_scheduler *s, uint32_t i)
+uint64_t ms_gen_request_id(const struct ms_scheduler *s, uint32_t i)
 {
     return (uint64_t)s->requests[i].generation << 32 | i;
 }
 
-uint32_t ms_request_find(const struct ms_scheduler *s, uint64_t id)
+uint32_t ms_gen_request_find(const struct ms_scheduler *s, uint64_t id)
 {
     uint32_t i = (uint32_t)id;
 
@@ -26,7 +26,7 @@ uint32_t ms_request_find(const struct ms_scheduler *s, uint64_t id)
     return i;
 }
 
-uint32_t ms_request_new(struct ms_scheduler *s)
+uint32_t ms_gen_request_new(struct ms_scheduler *s)
 {
     uint32_t i = s->free_request, generation;
 
@@ -48,7 +48,7 @@ uint32_t ms_request_new(struct ms_scheduler *s)
     return i;
 }
 
-void ms_request_free(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_free(struct ms_scheduler *s, uint32_t i)
 {
     s->requests[i].state = MS_REQUEST_FREE;
     s->requests[i].next = s->free_request;
@@ -59,7 +59,7 @@ void ms_request_free(struct ms_scheduler *s, uint32_t i)
 
 static void rank(struct ms_scheduler *s, struct ms_gen_request *q)
 {
-    if (ms_request_is_last_chance(s, q)) {
+    if (ms_gen_request_is_last_chance(s, q)) {
         q->rank = LAST_CHANCE;
         return;
     }
@@ -68,18 +68,18 @@ static void rank(struct ms_scheduler *s, struct ms_gen_request *q)
         q->rank += (float)(s->o.ageing * (double)q->since_ns / 1e9);
 }
 
-void ms_request_order(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_order(struct ms_scheduler *s, uint32_t i)
 {
     rank(s, &s->requests[i]);
 }
 
-void ms_request_rank(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_rank(struct ms_scheduler *s, uint32_t i)
 {
     rank(s, &s->requests[i]);
     ms_queue_moved(s, i);
 }
 
-void ms_request_queue(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_queue(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
 
@@ -92,7 +92,7 @@ void ms_request_queue(struct ms_scheduler *s, uint32_t i)
 
 /* ---- parked ------------------------------------------------------------------------ */
 
-void ms_request_park(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_park(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
     struct ms_gen_replica *r = &s->replicas[q->replica];
@@ -125,7 +125,7 @@ static void unlink_parked(struct ms_scheduler *s, uint32_t i)
     s->parked--;
 }
 
-void ms_request_unpark(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_unpark(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
 
@@ -177,14 +177,14 @@ static uint8_t placed_by(const struct ms_scheduler *s,
                          const struct ms_gen_request *q,
                          uint32_t replica)
 {
-    if (q->replica == replica && ms_request_is_warm(s, q))
+    if (q->replica == replica && ms_gen_request_is_warm(s, q))
         return MS_PLACED_WARM;
-    if (q->replica == replica && ms_request_is_divided(q))
+    if (q->replica == replica && ms_gen_request_is_divided(q))
         return MS_PLACED_WARM;
     return q->target == replica ? MS_PLACED_PLANNED : MS_PLACED_LOAD;
 }
 
-void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
+void ms_gen_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
 {
     struct ms_gen_request *q = &s->requests[i];
     struct ms_gen_replica *r = &s->replicas[replica];
@@ -211,7 +211,7 @@ void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
     s->stats.running++;
     s->stats.sent++;
     s->stats.resumed += q->generated > 0;
-    d->id = ms_request_id(s, i);
+    d->id = ms_gen_request_id(s, i);
     d->group = s->groups[q->group].id;
     d->seq = q->seq;
     d->replica = replica;
@@ -222,7 +222,7 @@ void ms_request_send(struct ms_scheduler *s, uint32_t i, uint32_t replica)
     d->version = r->version;
 }
 
-void ms_request_heard(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_heard(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
 
@@ -242,7 +242,7 @@ static void clear(struct ms_gen_request *q)
     q->failures = q->tries = 0;
 }
 
-void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens)
+void ms_gen_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens)
 {
     struct ms_gen_request *q = &s->requests[i];
 
@@ -263,7 +263,7 @@ void ms_request_tokens(struct ms_scheduler *s, uint32_t i, uint32_t tokens)
     }
 }
 
-void ms_request_leave(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_leave(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
     struct ms_gen_replica *r = &s->replicas[q->replica];
@@ -277,10 +277,10 @@ void ms_request_leave(struct ms_scheduler *s, uint32_t i)
     else
         s->stats.running--;
     if (--r->in_flight == 0)
-        ms_replica_idle(s, q->replica);
+        ms_gen_replica_idle(s, q->replica);
 }
 
-void ms_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends)
+void ms_gen_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends)
 {
     struct ms_gen_request *q = &s->requests[i];
     struct ms_generate_decision *d;
@@ -289,7 +289,7 @@ void ms_request_abort(struct ms_scheduler *s, uint32_t i, uint8_t why, bool ends
     if (q->state != MS_REQUEST_RUNNING)
         return;
     d = ms_decide(s, MS_ABORT);
-    d->id = ms_request_id(s, i);
+    d->id = ms_gen_request_id(s, i);
     d->group = s->groups[q->group].id;
     d->replica = q->replica;
     d->epoch = s->replicas[q->replica].epoch;
@@ -311,12 +311,12 @@ static bool has_failed_everywhere(const struct ms_scheduler *s,
                                   const struct ms_gen_request *q)
 {
     for (uint32_t i = 0; i < s->replica_count; i++)
-        if (s->replicas[i].state != MS_REPLICA_GONE && !ms_request_failed_on(q, i))
+        if (s->replicas[i].state != MS_REPLICA_GONE && !ms_gen_request_failed_on(q, i))
             return false;
     return true;
 }
 
-void ms_request_failed(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_failed(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
     uint32_t most = s->o.poison_replicas, on = q->replica;
@@ -324,35 +324,36 @@ void ms_request_failed(struct ms_scheduler *s, uint32_t i)
     s->disturbed++;
     if (q->tries < COUNTED_MAX)
         q->tries++;
-    if (!ms_request_failed_on(q, on) && q->failures < COUNTED_MAX) {
+    if (!ms_gen_request_failed_on(q, on) && q->failures < COUNTED_MAX) {
         if (q->failures < FAILED_ON_MAX)
             q->failed_on[q->failures] = (uint16_t)on;
         q->failures++;
     }
-    ms_request_queue(s, i);
+    ms_gen_request_queue(s, i);
     if (q->failures >= most || (q->tries >= most && has_failed_everywhere(s, q)))
-        ms_group_drop(s, q->group, MS_WHY_POISON);
+        ms_gen_group_drop(s, q->group, MS_WHY_POISON);
 }
 
-void ms_request_lost(struct ms_scheduler *s, uint32_t i)
+void ms_gen_request_lost(struct ms_scheduler *s, uint32_t i)
 {
     struct ms_gen_request *q = &s->requests[i];
 
     q->suspect = CLEARED_BY;
     if (++q->losses < LOSSES_MAX) {
-        ms_request_failed(s, i);
+        ms_gen_request_failed(s, i);
         return;
     }
-    ms_request_queue(s, i);
-    ms_group_drop(s, q->group, MS_WHY_POISON);
+    ms_gen_request_queue(s, i);
+    ms_gen_group_drop(s, q->group, MS_WHY_POISON);
 }
 
-bool ms_request_is_prime(const struct ms_scheduler *s, const struct ms_gen_request *q)
+bool ms_gen_request_is_prime(const struct ms_scheduler *s,
+                             const struct ms_gen_request *q)
 {
     return q->suspect && q->tries + 1U >= s->o.poison_replicas;
 }
 
-void ms_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why)
+void ms_gen_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why)
 {
     struct ms_gen_request *q = &s->requests[i];
 
@@ -373,7 +374,7 @@ void ms_request_end(struct ms_scheduler *s, uint32_t i, uint8_t why)
         break;
     case MS_REQUEST_RUNNING:
     case MS_REQUEST_ABORTING:
-        ms_request_abort(s, i, why, true);
+        ms_gen_request_abort(s, i, why, true);
         break;
     default:
         break;

@@ -108,9 +108,9 @@ static uint64_t suspects_on(const struct ms_scheduler *s,
     uint64_t n = 0;
 
     for (uint32_t i = r->first; i != MS_NONE; i = s->requests[i].after)
-        n += !s->requests[i].suspect                   ? 0
-             : ms_request_is_prime(s, &s->requests[i]) ? PRIME
-                                                       : 1;
+        n += !s->requests[i].suspect                       ? 0
+             : ms_gen_request_is_prime(s, &s->requests[i]) ? PRIME
+                                                           : 1;
     return n;
 }
 
@@ -120,7 +120,7 @@ static uint64_t suspects_on(const struct ms_scheduler *s,
 static uint32_t
 elsewhere(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t here)
 {
-    uint64_t least = ms_request_is_prime(s, q) ? PRIME : UINT64_MAX, n;
+    uint64_t least = ms_gen_request_is_prime(s, q) ? PRIME : UINT64_MAX, n;
     uint32_t best = MS_NOWHERE;
     bool is_any = false;
 
@@ -129,10 +129,10 @@ elsewhere(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t
             const struct ms_gen_replica *r = &s->replicas[i];
 
             if (r->state != MS_REPLICA_OPEN ||
-                (pass == 0 && ms_request_failed_on(q, i)))
+                (pass == 0 && ms_gen_request_failed_on(q, i)))
                 continue;
             is_any = true;
-            if (!ms_replica_has_room(r, (uint64_t)q->prompt + q->generated))
+            if (!ms_gen_replica_has_room(r, (uint64_t)q->prompt + q->generated))
                 continue;
             n = q->suspect ? suspects_on(s, r) : 0;
             if (n < least || (n == least && best != MS_NOWHERE &&
@@ -151,13 +151,13 @@ static uint32_t place(struct ms_scheduler *s, struct ms_gen_request *q)
 {
     uint32_t to = q->target, on;
 
-    if (to != MS_NOWHERE && !q->suspect && !ms_request_failed_on(q, to) &&
-        ms_replica_has_room(&s->replicas[to], (uint64_t)q->prompt + q->generated))
+    if (to != MS_NOWHERE && !q->suspect && !ms_gen_request_failed_on(q, to) &&
+        ms_gen_replica_has_room(&s->replicas[to], (uint64_t)q->prompt + q->generated))
         return to;
     q->target = MS_NOWHERE;
     to = s->o.policy->place(s, q);
     on = to == MS_PARK ? q->replica : to;
-    return q->suspect || ms_request_failed_on(q, on) ? elsewhere(s, q, to) : to;
+    return q->suspect || ms_gen_request_failed_on(q, on) ? elsewhere(s, q, to) : to;
 }
 
 /* The first of those that wait for a replica with room, if it goes before the queue. */
@@ -171,7 +171,7 @@ static uint32_t parked_next(const struct ms_scheduler *s)
         uint32_t i = r->parked_first;
 
         if (i == MS_NONE || s->requests[i].rank > rank ||
-            !ms_replica_has_room(r, s->requests[i].prompt))
+            !ms_gen_replica_has_room(r, s->requests[i].prompt))
             continue;
         rank = s->requests[i].rank;
         best = i;
@@ -190,9 +190,9 @@ static void unpark_idle(struct ms_scheduler *s)
 
             to = s->o.policy->unpark ? s->o.policy->unpark(s, &s->requests[i])
                                      : MS_NOWHERE;
-            if (to == MS_NOWHERE || ms_request_failed_on(&s->requests[i], to))
+            if (to == MS_NOWHERE || ms_gen_request_failed_on(&s->requests[i], to))
                 break;
-            ms_request_send(s, i, to);
+            ms_gen_request_send(s, i, to);
         }
 }
 
@@ -201,7 +201,7 @@ static void begin(struct ms_scheduler *s)
 {
     s->o.policy->begin(s);
     for (size_t i = 0; i < s->queue.count; i++)
-        ms_request_order(s, s->queue.at[i].index);
+        ms_gen_request_order(s, s->queue.at[i].index);
     ms_queue_sort(s);
 }
 
@@ -216,7 +216,7 @@ static void pump(struct ms_scheduler *s)
         uint32_t i = parked_next(s), to;
 
         if (i != MS_NONE) {
-            ms_request_send(s, i, s->requests[i].replica);
+            ms_gen_request_send(s, i, s->requests[i].replica);
             continue;
         }
         if (s->queue.count == 0)
@@ -226,9 +226,9 @@ static void pump(struct ms_scheduler *s)
         if (to == MS_NOWHERE)
             return;
         if (to == MS_PARK)
-            ms_request_park(s, i);
+            ms_gen_request_park(s, i);
         else
-            ms_request_send(s, i, to);
+            ms_gen_request_send(s, i, to);
     }
     unpark_idle(s);
 }
@@ -238,38 +238,38 @@ void ms_scheduler_move(struct ms_scheduler *s, uint32_t request, uint32_t replic
     struct ms_gen_request *q = &s->requests[request];
 
     if (q->state != MS_REQUEST_RUNNING || q->replica == replica || q->suspect ||
-        ms_request_failed_on(q, replica))
+        ms_gen_request_failed_on(q, replica))
         return;
     q->target = replica;
     s->stats.moved++;
-    ms_request_abort(s, request, MS_WHY_MOVED, false);
+    ms_gen_request_abort(s, request, MS_WHY_MOVED, false);
 }
 
 void ms_scheduler_yield(struct ms_scheduler *s, uint32_t request)
 {
     s->stats.yielded++;
-    ms_request_abort(s, request, MS_WHY_YIELDED, false);
+    ms_gen_request_abort(s, request, MS_WHY_YIELDED, false);
 }
 
 /* ---- events ------------------------------------------------------------------------ */
 
 static int cancel_group(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    uint32_t i = ms_group_find(s, e->id);
+    uint32_t i = ms_gen_group_find(s, e->id);
 
     if (i == MS_NONE)
         return -ENOENT;
-    ms_group_drop(s, i, MS_WHY_CANCELLED);
+    ms_gen_group_drop(s, i, MS_WHY_CANCELLED);
     return 0;
 }
 
 static int cancel_request(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    uint32_t i = ms_request_find(s, e->id);
+    uint32_t i = ms_gen_request_find(s, e->id);
 
     if (i == MS_NONE)
         return -ENOENT;
-    ms_group_shrink(s, i);
+    ms_gen_group_shrink(s, i);
     return 0;
 }
 
@@ -279,7 +279,7 @@ static int cancel_all(struct ms_scheduler *s, const struct ms_generate_event *e)
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->groups[i].state != MS_GROUP_FREE &&
             s->groups[i].state != MS_GROUP_LEASED)
-            ms_group_drop(s, i, MS_WHY_CANCELLED);
+            ms_gen_group_drop(s, i, MS_WHY_CANCELLED);
     return 0;
 }
 
@@ -321,7 +321,7 @@ static void look_at_queue(struct ms_scheduler *s)
         begin(s);
     if (may_rank(s) && s->now_ns - s->last_guess_ns >= s->o.rebalance_ns) {
         s->last_guess_ns = s->now_ns;
-        ms_groups_rank(s);
+        ms_gen_groups_rank(s);
     }
     if (may_slice(s) && s->now_ns - s->last_slice_ns >= SLICE_NS) {
         s->last_slice_ns = s->now_ns;
@@ -334,9 +334,9 @@ static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
     (void)e;
     while (s->deadlines.count > 0 &&
            s->groups[s->deadlines.at[0].index].deadline_ns <= s->now_ns)
-        ms_group_drop(s, s->deadlines.at[0].index, MS_WHY_DEADLINE);
+        ms_gen_group_drop(s, s->deadlines.at[0].index, MS_WHY_DEADLINE);
     ms_weights_tick(s);
-    ms_replicas_listen(s);
+    ms_gen_replicas_listen(s);
     look_at_queue(s);
     audit(s);
     return 0;
@@ -344,20 +344,20 @@ static int tick(struct ms_scheduler *s, const struct ms_generate_event *e)
 
 static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
                                              const struct ms_generate_event *) = {
-    [MS_SUBMIT] = ms_group_submit,
+    [MS_SUBMIT] = ms_gen_group_submit,
     [MS_CANCEL_GROUP] = cancel_group,
     [MS_CANCEL] = cancel_request,
     [MS_CANCEL_ALL] = cancel_all,
-    [MS_REPLICA_UP] = ms_replica_up,
-    [MS_REPLICA_DOWN] = ms_replica_down,
-    [MS_DRAIN] = ms_replica_drain,
+    [MS_REPLICA_UP] = ms_gen_replica_up,
+    [MS_REPLICA_DOWN] = ms_gen_replica_down,
+    [MS_DRAIN] = ms_gen_replica_drain,
     [MS_PROGRESS] = ms_report_take,
     [MS_CHUNK] = ms_report_take,
     [MS_FINISHED] = ms_report_take,
     [MS_ABORTED] = ms_report_take,
     [MS_FAILED] = ms_report_take,
-    [MS_LOAD] = ms_replica_load,
-    [MS_ALIVE] = ms_replica_alive,
+    [MS_LOAD] = ms_gen_replica_load,
+    [MS_ALIVE] = ms_gen_replica_alive,
     [MS_WEIGHTS] = ms_weights_begin,
     [MS_WEIGHTS_READY] = ms_weights_ready,
     [MS_ADVANCE] = ms_deliver_advance,
@@ -372,7 +372,7 @@ static int (*const takes[MS_GENERATE_WHATS])(struct ms_scheduler *,
     [MS_TAKE] = ms_deliver_take,
     [MS_WAITING] = ms_report_take,
     [MS_FELL_BACK] = ms_report_fell_back,
-    [MS_BEHIND] = ms_group_behind,
+    [MS_BEHIND] = ms_gen_group_behind,
 };
 
 /* What moves is decided when nothing waits: a queue keeps replicas full by itself. */
@@ -384,7 +384,7 @@ static bool may_rebalance(const struct ms_scheduler *s)
 
 static void decide_all(struct ms_scheduler *s)
 {
-    ms_groups_admit(s);
+    ms_gen_groups_admit(s);
     pump(s);
     ms_deliver(s);
 }
@@ -424,12 +424,12 @@ int ms_scheduler_step(struct ms_scheduler *s,
 uint64_t
 ms_scheduler_request(const struct ms_scheduler *s, uint64_t group, uint32_t seq)
 {
-    uint32_t i = ms_group_find(s, group);
+    uint32_t i = ms_gen_group_find(s, group);
     uint32_t q = i == MS_NONE ? MS_NONE : s->groups[i].first;
 
     while (q != MS_NONE && s->requests[q].seq != seq)
         q = s->requests[q].next;
-    return q == MS_NONE ? 0 : ms_request_id(s, q);
+    return q == MS_NONE ? 0 : ms_gen_request_id(s, q);
 }
 
 static int64_t earlier(int64_t a_ns, int64_t b_ns)
@@ -439,7 +439,7 @@ static int64_t earlier(int64_t a_ns, int64_t b_ns)
 
 int64_t ms_scheduler_wake_ns(const struct ms_scheduler *s)
 {
-    int64_t wake_ns = ms_replicas_wake_ns(s);
+    int64_t wake_ns = ms_gen_replicas_wake_ns(s);
 
     if (s->deadlines.count > 0)
         wake_ns = earlier(wake_ns, s->groups[s->deadlines.at[0].index].deadline_ns);

@@ -16,8 +16,8 @@
 #define KV_FULL  0.95 /* of the cache: engines preempt then; reports are a bit behind */
 
 /* A replica that was not measured yet is as the others are. */
-int64_t ms_replica_silence_ns(const struct ms_scheduler *s,
-                              const struct ms_gen_replica *r)
+int64_t ms_gen_replica_silence_ns(const struct ms_scheduler *s,
+                                  const struct ms_gen_replica *r)
 {
     double step_ns = r->step_ns > 0 ? r->step_ns : s->a_ns + s->b_ns * r->in_flight;
 
@@ -30,7 +30,7 @@ static void evict(struct ms_scheduler *s, uint32_t replica)
 
     d->replica = replica;
     d->epoch = s->replicas[replica].epoch;
-    ms_replica_lose(s, replica);
+    ms_gen_replica_lose(s, replica);
 }
 
 static void probe(struct ms_scheduler *s, uint32_t replica)
@@ -66,7 +66,7 @@ static bool is_full(const struct ms_scheduler *s, const struct ms_gen_replica *r
 static void listen_to_requests(struct ms_scheduler *s, uint32_t replica)
 {
     struct ms_gen_replica *r = &s->replicas[replica];
-    int64_t silence_ns = ms_replica_silence_ns(s, r);
+    int64_t silence_ns = ms_gen_replica_silence_ns(s, r);
     uint8_t why = MS_WHY_NONE;
 
     while (r->first != MS_NONE &&
@@ -77,7 +77,7 @@ static void listen_to_requests(struct ms_scheduler *s, uint32_t replica)
         }
         if (why == MS_WHY_NONE)
             why = is_full(s, r) ? MS_WHY_PREEMPTED : MS_WHY_SILENT;
-        ms_request_abort(s, r->first, why, false);
+        ms_gen_request_abort(s, r->first, why, false);
     }
 }
 
@@ -88,11 +88,11 @@ static void unpark_old(struct ms_scheduler *s)
         for (uint32_t i = s->replicas[k].parked_first, next; i != MS_NONE; i = next) {
             next = s->requests[i].after;
             if (s->now_ns - s->requests[i].since_ns >= PARK_NS)
-                ms_request_unpark(s, i);
+                ms_gen_request_unpark(s, i);
         }
 }
 
-void ms_replicas_listen(struct ms_scheduler *s)
+void ms_gen_replicas_listen(struct ms_scheduler *s)
 {
     unpark_old(s);
     if (s->o.silence_ns <= 0 || s->paused)
@@ -102,14 +102,14 @@ void ms_replicas_listen(struct ms_scheduler *s)
 
         if (r->state == MS_REPLICA_GONE || r->in_flight == 0 || r->update)
             continue; /* an update of weights may take long */
-        if (r->probed || s->now_ns - r->heard_ns >= ms_replica_silence_ns(s, r))
+        if (r->probed || s->now_ns - r->heard_ns >= ms_gen_replica_silence_ns(s, r))
             probe(s, i);
         else
             listen_to_requests(s, i);
     }
 }
 
-int64_t ms_replicas_wake_ns(const struct ms_scheduler *s)
+int64_t ms_gen_replicas_wake_ns(const struct ms_scheduler *s)
 {
     int64_t wake_ns = MS_NEVER;
 
@@ -127,7 +127,7 @@ int64_t ms_replicas_wake_ns(const struct ms_scheduler *s)
             continue;
         at_ns = r->probed
                     ? r->probe_ns + s->o.probe_ns
-                    : s->requests[r->first].since_ns + ms_replica_silence_ns(s, r);
+                    : s->requests[r->first].since_ns + ms_gen_replica_silence_ns(s, r);
         wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
     }
     return wake_ns;

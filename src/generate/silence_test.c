@@ -190,8 +190,8 @@ static void test_silence_is_of_each_replica(void **state)
     r.now_ns = S(35);
     EVENT(&r, MS_REPLICA_DOWN, .replica = 1, .epoch = 1);
     EVENT(&r, MS_REPLICA_UP, .replica = 1, .epoch = 2, .samples = 1);
-    assert_true(ms_replica_silence_ns(r.s, &r.s->replicas[1]) >= S(30));
-    assert_int_equal(ms_replica_silence_ns(r.s, &r.s->replicas[0]), S(100));
+    assert_true(ms_gen_replica_silence_ns(r.s, &r.s->replicas[1]) >= S(30));
+    assert_int_equal(ms_gen_replica_silence_ns(r.s, &r.s->replicas[0]), S(100));
 }
 
 static void test_without_silence_nobody_is_probed(void **state)

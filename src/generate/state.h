@@ -13,7 +13,7 @@
 
 #define MS_NONE UINT32_MAX /* no index */
 
-enum ms_request_state {
+enum ms_gen_request_state {
     MS_REQUEST_FREE,
     MS_REQUEST_HELD, /* its group is not admitted yet */
     MS_REQUEST_QUEUED,
@@ -48,7 +48,7 @@ struct ms_gen_request {
     int64_t since_ns;             /* queued then, or heard of last */
 };
 
-enum ms_group_state {
+enum ms_gen_group_state {
     MS_GROUP_FREE,
     MS_GROUP_HELD,
     MS_GROUP_OPEN,
@@ -79,7 +79,7 @@ struct ms_gen_group {
     uint64_t tokens;
 };
 
-enum ms_replica_state {
+enum ms_gen_replica_state {
     MS_REPLICA_GONE,
     MS_REPLICA_OPEN,
     MS_REPLICA_PAUSED, /* gets weights, or waits for its requests to leave first */
@@ -179,27 +179,28 @@ struct ms_scheduler {
     struct ms_scheduler_stats stats;
 };
 
-static inline struct ms_gen_request *ms_request_at(const struct ms_scheduler *s,
-                                                   uint32_t i)
+static inline struct ms_gen_request *ms_gen_request_at(const struct ms_scheduler *s,
+                                                       uint32_t i)
 {
     return &s->requests[i];
 }
 
-static inline struct ms_gen_group *ms_group_at(const struct ms_scheduler *s, uint32_t i)
+static inline struct ms_gen_group *ms_gen_group_at(const struct ms_scheduler *s,
+                                                   uint32_t i)
 {
     return &s->groups[i];
 }
 
 /* May one more request of so many tokens go there? */
-static inline bool ms_replica_has_room(const struct ms_gen_replica *r, uint64_t kv)
+static inline bool ms_gen_replica_has_room(const struct ms_gen_replica *r, uint64_t kv)
 {
     return r->state == MS_REPLICA_OPEN && r->in_flight < r->slots &&
            (r->kv_max == 0 || r->kv + kv <= r->kv_max || r->in_flight == 0);
 }
 
 /* Has this replica failed it, as far as that is remembered? */
-static inline bool ms_request_failed_on(const struct ms_gen_request *q,
-                                        uint32_t replica)
+static inline bool ms_gen_request_failed_on(const struct ms_gen_request *q,
+                                            uint32_t replica)
 {
     return (q->failures > 0 && q->failed_on[0] == replica) ||
            (q->failures > 1 && q->failed_on[1] == replica);
@@ -207,8 +208,8 @@ static inline bool ms_request_failed_on(const struct ms_gen_request *q,
 
 /* Is its prefix at q->replica? As it was told: while that replica has neither begun anew nor
  * got other weights, and until the first sending, behind which nobody knows. */
-static inline bool ms_request_is_warm(const struct ms_scheduler *s,
-                                      const struct ms_gen_request *q)
+static inline bool ms_gen_request_is_warm(const struct ms_scheduler *s,
+                                          const struct ms_gen_request *q)
 {
     const struct ms_gen_group *g = &s->groups[q->group];
 
@@ -218,14 +219,14 @@ static inline bool ms_request_is_warm(const struct ms_scheduler *s,
 }
 
 /* It waits for the next part of a divided answer: its cache may still be at q->replica. */
-static inline bool ms_request_is_divided(const struct ms_gen_request *q)
+static inline bool ms_gen_request_is_divided(const struct ms_gen_request *q)
 {
     return q->attempt > 0 && q->why == MS_WHY_CHUNK;
 }
 
 /* With the next version it is too old: then what it has was for nothing. */
-static inline bool ms_request_is_last_chance(const struct ms_scheduler *s,
-                                             const struct ms_gen_request *q)
+static inline bool ms_gen_request_is_last_chance(const struct ms_scheduler *s,
+                                                 const struct ms_gen_request *q)
 {
     return q->generated > 0 && q->oldest < s->version &&
            (uint64_t)q->oldest + s->o.staleness_max <= s->version;

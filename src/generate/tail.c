@@ -240,7 +240,7 @@ void ms_tail_rebalance(struct ms_scheduler *s)
 
     if (!measure(s, &t) || !reserve(s, &t, s->stats.running))
         return;
-    ms_groups_guess(s);
+    ms_gen_groups_guess(s);
     for (size_t k = 0; k < s->replica_count; k++)
         for (uint32_t i = s->replicas[k].first; i != MS_NONE; i = s->requests[i].after)
             add(s, &t, i);

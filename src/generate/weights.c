@@ -31,9 +31,9 @@ static void pause_one(struct ms_scheduler *s, uint32_t i)
 
     if (r->state == MS_REPLICA_OPEN) {
         r->state = MS_REPLICA_PAUSED;
-        ms_replica_unpark_all(s, i);
+        ms_gen_replica_unpark_all(s, i);
         if (s->weights_mode == MS_WEIGHTS_ABORT)
-            ms_replica_abort_all(s, i, MS_WHY_WEIGHTS);
+            ms_gen_replica_abort_all(s, i, MS_WHY_WEIGHTS);
     }
     tell(s, i);
 }
@@ -99,7 +99,7 @@ static void hear(struct ms_scheduler *s, struct ms_gen_replica *r)
 
 int ms_weights_ready(struct ms_scheduler *s, const struct ms_generate_event *e)
 {
-    struct ms_gen_replica *r = ms_replica_of(s, e);
+    struct ms_gen_replica *r = ms_gen_replica_of(s, e);
 
     if (!r || !s->weights || e->version != s->weights_version)
         return 0; /* late */
@@ -130,7 +130,7 @@ int ms_weights_pause(struct ms_scheduler *s, const struct ms_generate_event *e)
     s->paused = true;
     s->disturbed++;
     for (uint32_t i = 0; e->mode == MS_WEIGHTS_ABORT && i < s->replica_count; i++)
-        ms_replica_abort_all(s, i, MS_WHY_WEIGHTS);
+        ms_gen_replica_abort_all(s, i, MS_WHY_WEIGHTS);
     return 0;
 }
 
@@ -150,5 +150,5 @@ void ms_weights_tick(struct ms_scheduler *s)
     s->weights_deadline_ns = MS_NEVER;
     for (uint32_t i = 0; i < s->replica_count; i++)
         if (s->replicas[i].state == MS_REPLICA_PAUSED && !s->replicas[i].update)
-            ms_replica_abort_all(s, i, MS_WHY_WEIGHTS);
+            ms_gen_replica_abort_all(s, i, MS_WHY_WEIGHTS);
 }
