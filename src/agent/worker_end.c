@@ -24,7 +24,7 @@ static void look_for_memory(struct ms_worker *w, Muster__Exit *exit)
     bool is_killed = exit->signaled && exit->code == SIGKILL;
 
     if (w->cgroup.dir[0]) {
-        if (ms_cgroup_kills(&w->cgroup) <= 0)
+        if (ms_cgroup_kill_count(&w->cgroup) <= 0)
             return;
         exit->out_of_memory = is_killed;
         if (!is_killed)

@@ -229,7 +229,7 @@ int64_t ms_inventory_add_pieces(struct ms_inventory_entry *r, size_t count)
     int rc = pieces_reserve(r, count);
 
     for (size_t i = 0; i < count && rc == 0; i++)
-        rc = ms_inventory_add_piece(r, first + (uint32_t)i);
+        rc = ms_inventory_adopt_piece(r, first + (uint32_t)i);
     if (rc == 0)
         return first;
     for (; r->next > first; r->next--) { /* those that were added are the last ones */
@@ -263,7 +263,7 @@ static size_t piece_index(const struct ms_inventory_entry *r, uint32_t number)
     return i < r->count && r->pieces[i]->piece.number == number ? i : r->count;
 }
 
-int ms_inventory_add_piece(struct ms_inventory_entry *r, uint32_t number)
+int ms_inventory_adopt_piece(struct ms_inventory_entry *r, uint32_t number)
 {
     const struct ms_lent_piece piece = {.number = number, .incarnation = 1};
     size_t i = piece_place(r, number);

@@ -58,7 +58,7 @@ void ms_inventory_remove(struct ms_inventory *m, struct ms_inventory_entry *r);
 int64_t ms_inventory_add_pieces(struct ms_inventory_entry *r, size_t count);
 /* The piece of this number, PENDING, incarnation 1, where there is none: of a reservation
  * that others have made. 0, or a negative errno. */
-int ms_inventory_add_piece(struct ms_inventory_entry *r, uint32_t number);
+int ms_inventory_adopt_piece(struct ms_inventory_entry *r, uint32_t number);
 const struct ms_lent_piece *ms_inventory_piece(const struct ms_inventory_entry *r,
                                                uint32_t number);
 const struct ms_lent_piece *ms_inventory_piece_at(const struct ms_inventory_entry *r,

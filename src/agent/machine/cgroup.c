@@ -167,7 +167,7 @@ int ms_cgroup_create(struct ms_cgroup *c,
     return 0;
 }
 
-long long ms_cgroup_kills(const struct ms_cgroup *c)
+long long ms_cgroup_kill_count(const struct ms_cgroup *c)
 {
     return kills_of(c->dir, c->is_v2);
 }

@@ -53,7 +53,7 @@ int ms_cgroup_create(struct ms_cgroup *c,
 
 /* How many of its processes the kernel has killed at the limit. 0 if there is no group.
  */
-long long ms_cgroup_kills(const struct ms_cgroup *c);
+long long ms_cgroup_kill_count(const struct ms_cgroup *c);
 
 /* SIGKILL to all in it. */
 void ms_cgroup_kill(const struct ms_cgroup *c);

@@ -80,12 +80,12 @@ static void test_limit_kills_and_is_told(void **state)
     (void)state;
     NEED_CGROUPS(g);
     assert_int_equal(ms_cgroup_create(&c, &g, ms_random_id(), 32 << 20, &err), 0);
-    assert_int_equal(ms_cgroup_kills(&c), 0);
+    assert_int_equal(ms_cgroup_kill_count(&c), 0);
     pid = enter(&c, use_too_much);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGKILL);
-    assert_int_equal(ms_cgroup_kills(&c), 1);
+    assert_int_equal(ms_cgroup_kill_count(&c), 1);
     assert_int_equal(ms_cgroup_remove(&c), 0);
     assert_int_equal(ms_cgroup_remove(&c), 0);
     assert_false(ms_cgroups_killed_here(&g));
@@ -153,7 +153,7 @@ static void test_no_groups_here(void **state)
     assert_int_equal(ms_cgroup_create(&c, &g, 1, 1 << 20, &err), -EOPNOTSUPP);
     assert_string_equal(err.text,
                         "memory limits cannot be had here: nothing is mounted");
-    assert_int_equal(ms_cgroup_kills(&c), 0);
+    assert_int_equal(ms_cgroup_kill_count(&c), 0);
     ms_cgroup_kill(&c);
     assert_int_equal(ms_cgroup_remove(&c), 0);
     ms_cgroups_sweep(&g, is_alive);

@@ -131,7 +131,7 @@ void ms_remote_log_want(const struct ms_remote_logs *f,
                         struct ms_remote_log *l,
                         Muster__ReadLog *want)
 {
-    long lines_max = ms_logview_lines(f->view);
+    long lines_max = ms_logview_lines_back(f->view);
 
     muster__read_log__init(want);
     want->name = l->name;
@@ -206,7 +206,7 @@ static int more(void *arg, size_t i)
 static int on_line(void *arg, size_t i, const struct ms_logline *line)
 {
     struct ms_remote_logs *f = arg;
-    int rc = ms_logview_line(f->view, &f->at[i].log, line);
+    int rc = ms_logview_print_line(f->view, &f->at[i].log, line);
 
     return rc == 0 && ferror(stdout) ? -EIO : rc;
 }

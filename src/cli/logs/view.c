@@ -180,9 +180,9 @@ look(const struct ms_logview *v, const struct ms_logtext *t, struct ms_logline *
     return matches(v->grep, line);
 }
 
-int ms_logview_line(const struct ms_logview *v,
-                    const struct ms_logtext *t,
-                    const struct ms_logline *raw)
+int ms_logview_print_line(const struct ms_logview *v,
+                          const struct ms_logtext *t,
+                          const struct ms_logline *raw)
 {
     struct ms_logline line = *raw;
     bool is_agent = v->single && !v->merged; /* its lines stay as they are */
@@ -201,7 +201,7 @@ int ms_logview_rest(const struct ms_logview *v, struct ms_logtext *t)
 {
     struct ms_logline line;
 
-    return ms_logtext_rest(t, &line) ? ms_logview_line(v, t, &line) : 0;
+    return ms_logtext_rest(t, &line) ? ms_logview_print_line(v, t, &line) : 0;
 }
 
 int ms_logview_add(const struct ms_logview *v,
@@ -213,13 +213,13 @@ int ms_logview_add(const struct ms_logview *v,
     struct ms_logline line;
 
     while (rc == 0 && ms_logtext_next(t, &line))
-        rc = ms_logview_line(v, t, &line);
+        rc = ms_logview_print_line(v, t, &line);
     return rc;
 }
 
 /* ---- the last lines that match --------------------------------------------------- */
 
-long ms_logview_lines(const struct ms_logview *v)
+long ms_logview_lines_back(const struct ms_logview *v)
 {
     return v->grep && v->lines_max > 0 ? -1 : v->lines_max;
 }
@@ -307,7 +307,7 @@ static int more(void *arg, size_t i)
 static int on_line(void *arg, size_t i, const struct ms_logline *line)
 {
     const struct ms_logview *v = arg;
-    int rc = ms_logview_line(v, &v->files[i].log, line);
+    int rc = ms_logview_print_line(v, &v->files[i].log, line);
 
     return rc == 0 && ferror(stdout) ? -EIO : rc;
 }
@@ -324,7 +324,7 @@ static int start(struct ms_logview *v)
 
         if (t->started)
             continue;
-        rc = ms_tailfile_start(t, ms_logview_lines(v), v->since_ns);
+        rc = ms_tailfile_start(t, ms_logview_lines_back(v), v->since_ns);
         v->files[i].log.time_ns = t->first_ns;
         if (rc == 0 && v->grep && v->lines_max > 0)
             rc = ms_logview_keep_last(v, &merge_ops, v, i);

@@ -39,9 +39,9 @@ struct ms_logview {
 };
 
 /* Print a line, if it is wanted. 0 or a negative errno. */
-int ms_logview_line(const struct ms_logview *v,
-                    const struct ms_logtext *t,
-                    const struct ms_logline *line);
+int ms_logview_print_line(const struct ms_logview *v,
+                          const struct ms_logtext *t,
+                          const struct ms_logline *line);
 /* Print the whole lines of what comes next, keep the rest. 0 or a negative errno. */
 int ms_logview_add(const struct ms_logview *v,
                    struct ms_logtext *t,
@@ -52,7 +52,7 @@ int ms_logview_rest(const struct ms_logview *v, struct ms_logtext *t);
 
 /* Where to begin in a file, in lines from its end: with --grep, last lines are counted among
  * those that match, by ms_logview_keep_last. */
-long ms_logview_lines(const struct ms_logview *v);
+long ms_logview_lines_back(const struct ms_logview *v);
 /* Read all that there is now of a log, and keep of it the last lines that are wanted. 0 or a
  * negative errno. */
 int ms_logview_keep_last(const struct ms_logview *v,

@@ -187,7 +187,7 @@ accept_driver(struct handshake *g, uint64_t request, Muster__LinkHello *hello)
     handshake_destroy(g);
     d = ms_driver_find(h, id);
     welcome_driver(d, request);
-    ms_driver_tell_exits(d);
+    ms_driver_repeat_exits(d);
 }
 
 static bool try_agent(struct handshake *g, const uint8_t *body, size_t len)

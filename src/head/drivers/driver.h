@@ -117,7 +117,7 @@ void ms_driver_tell_exit(struct ms_head *h,
                          uint64_t uid,
                          const Muster__Exit *exit);
 /* Once more, to one that has come back. */
-void ms_driver_tell_exits(struct ms_driver *d);
+void ms_driver_repeat_exits(struct ms_driver *d);
 /* A cluster of driver `id` has been forgotten. */
 void ms_driver_cluster_gone(struct ms_head *h, uint64_t id);
 /* Lines of this node, to whom they belong. Both are borrowed. */

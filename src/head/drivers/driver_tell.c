@@ -36,7 +36,7 @@ void ms_driver_tell_exit(struct ms_head *h,
     ms_driver_tell(d, 0, MUSTER__HEAD_TO_DRIVER__BODY_EXITED, &exited);
 }
 
-void ms_driver_tell_exits(struct ms_driver *d)
+void ms_driver_repeat_exits(struct ms_driver *d)
 {
     ms_list_each (c, &d->head->registry.clusters, struct ms_cluster, link)
         for (size_t i = 0; c->driver == d->id && i < c->count; i++)

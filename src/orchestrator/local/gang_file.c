@@ -295,7 +295,7 @@ static int enter_pieces(struct gang *g)
         uint32_t number = g->first + (uint32_t)i;
 
         if (!g->is_released[i])
-            rc = ms_inventory_add_piece(r, number);
+            rc = ms_inventory_adopt_piece(r, number);
         if (r->next <= number)
             r->next = number + 1; /* numbers are never used again */
     }

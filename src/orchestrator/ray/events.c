@@ -54,7 +54,7 @@ piece_place(struct ray *r, const char *key, uint32_t number)
     if (!m && (m = ms_inventory_add(&r->controller.inventory, key)))
         m->owner = (void *)r->life;
     if (m && (number >= m->next || r->bridge == BRIDGE_STARTING) &&
-        ms_inventory_add_piece(m, number) < 0)
+        ms_inventory_adopt_piece(m, number) < 0)
         return NULL;
     return m;
 }

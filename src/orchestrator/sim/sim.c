@@ -159,7 +159,7 @@ static void compare_one(void *arg,
     }
     /* numbers are never used again: those before it may be gone */
     if ((piece->number >= r->next || !s->is_known) &&
-        ms_inventory_add_piece(r, piece->number) < 0)
+        ms_inventory_adopt_piece(r, piece->number) < 0)
         return;
     ms_inventory_update(m, r, piece);
 }
