@@ -66,7 +66,7 @@ int ms_change_plan_restart(struct ms_change_plan *p,
                            const struct ms_cluster *c,
                            const Muster__RestartWorkers *w,
                            struct ms_error *err);
-/* -EINVAL (that many cannot be), -ENOTSUP (not this cluster), -ENOMEM. */
+/* -EINVAL (that many cannot be), -ENOTSUP (not this cluster), -EAGAIN, -ENOMEM. */
 int ms_change_plan_resize(struct ms_change_plan *p,
                           const struct ms_cluster *c,
                           const Muster__ResizeCluster *w,

@@ -15,6 +15,7 @@
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
+#include "head/ops/waiting.h"
 #include "head/place/place.h"
 
 #include <errno.h>
@@ -102,6 +103,10 @@ int ms_head_resize_run(struct ms_head_op *op)
     struct ms_cluster *c = ms_change_find(op, w->cluster);
     int rc = c ? ms_change_plan_resize(&op->plan, c, w, &op->error) : op->error.code;
 
+    if (rc == 0 && ms_head_wait_for_nodes(op)) { /* places are on all of them */
+        ms_change_plan_finish(&op->plan);
+        return 0;
+    }
     if (rc < 0)
         return rc;
     c->drained = w->drain && w->world_size < c->count ? w->world_size : 0;

@@ -26,6 +26,19 @@ static struct ms_head_op *resize(uint32_t world_size)
     return ms_head_resize(driver, "actor", world_size, 0);
 }
 
+/* One that was started again is asked before any node has come back. */
+static void resize_after_a_crash(uint32_t world_size)
+{
+    struct ms_head_op *op;
+
+    serve_crash();
+    serve_begin(serve_address);
+    op = resize(world_size);
+    assert_true(test_agent_come_back(a, serve_address));
+    assert_true(test_agent_come_back(b, serve_address));
+    ops_expect(op, 0, NULL);
+}
+
 /* The uids of its ranks; how many there are. */
 static size_t look(const char *name, uint64_t uids[8])
 {
@@ -142,6 +155,23 @@ static void test_new_ranks_that_fail(void **state)
     ops_expect(resize(4), 0, NULL);
 }
 
+static void test_a_head_that_was_started_again(void **state)
+{
+    uint64_t before[8], now[8];
+
+    (void)state;
+    ops_expect(create("actor", 4, 1, 0), 0, NULL);
+    look("actor", before);
+    resize_after_a_crash(2);
+    assert_int_equal(look("actor", now), 2);
+    assert_memory_equal(before, now, 2 * sizeof *now);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 2);
+    resize_after_a_crash(5);
+    assert_int_equal(look("actor", now), 5);
+    assert_memory_equal(before, now, 2 * sizeof *now);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 5);
+}
+
 static void test_what_cannot_be_resized(void **state)
 {
     struct ms_head_op *op;
@@ -246,6 +276,7 @@ int main(void)
         TEST(test_places_are_given_back),
         TEST(test_new_ranks_with_more_memory),
         TEST(test_new_ranks_that_fail),
+        TEST(test_a_head_that_was_started_again),
         TEST(test_what_cannot_be_resized),
         TEST(test_waiting_in_order),
         TEST(test_what_never_fits_fails_at_once),
