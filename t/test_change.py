@@ -140,6 +140,15 @@ def test_every_handle_sees_it_before_the_next_call(cluster: Any) -> None:
     assert other.execute_rank_zero_sync("size_of_other") == (1, 1)
 
 
+def test_a_handle_elsewhere_follows_new_ranks_too(cluster: Any) -> None:
+    two, other = cluster(Member, 2), cluster(Member, 1)
+    other.execute_all_sync("keep", two)
+    assert other.execute_rank_zero_sync("size_of_other") == (2, 2)
+    two.restart(grace=0)
+    two.resize(3)
+    assert other.execute_rank_zero_sync("size_of_other") == (3, 3)
+
+
 def test_new_ranks_that_cannot_be_made_change_nothing(
     cluster: Any, tmp_path: Path
 ) -> None:

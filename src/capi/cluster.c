@@ -183,38 +183,34 @@ muster_cluster_create(struct muster_session *session,
     return NULL;
 }
 
-static const Muster__ClusterStatus *find(const Muster__Status *status, const char *name)
+/* What the head says of it; NULL with the reason. */
+static struct ms_head_op *
+find(struct muster_session *session, const char *name, struct muster_error *err)
 {
-    for (size_t i = 0; i < status->n_clusters; i++)
-        if (strcmp(status->clusters[i]->name, name) == 0)
-            return status->clusters[i];
-    return NULL;
+    Muster__FindCluster find = MUSTER__FIND_CLUSTER__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    find.name = ms_capi_text(name);
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_FIND;
+    m.find = &find;
+    return ms_capi_done(ms_head_request(session->head, &m), MS_ANSWER_NS, err);
 }
 
-static struct muster_cluster *handle_of(struct muster_session *session,
-                                        const char *name,
-                                        const Muster__Status *status,
-                                        struct muster_error *err)
+/* In a submitted job also one that the controller has created, by its role. */
+static struct ms_head_op *
+find_role(struct muster_session *session, const char *name, struct muster_error *err)
 {
-    const Muster__ClusterStatus *found = find(status, name);
     const char *job = ms_capi_submitted();
-    char full[2 * MS_NAME_MAX + 2]; /* of a role that the controller has created */
-    struct muster_cluster *c;
+    struct ms_head_op *op = find(session, name, job ? NULL : err);
+    char full[2 * MS_NAME_MAX + 2];
 
-    if (!found && job) {
-        snprintf(full, sizeof full, "%s.%s", job, name);
-        found = find(status, full);
-    }
-    if (!found)
+    if (op || !job)
+        return op;
+    snprintf(full, sizeof full, "%s.%s", job, name);
+    op = find(session, full, err);
+    if (!op && err && err->code == -ENOENT)
         muster_error_set(err, -ENOENT, NULL, "there is no cluster '%s'", name);
-    c = found ? cluster_new(session, found->name, 0, err) : NULL;
-    if (!c)
-        return NULL;
-    c->is_handle = true;
-    if (fill(c, found, err) == 0)
-        return c;
-    cluster_free(c);
-    return NULL;
+    return op;
 }
 
 struct muster_cluster *muster_cluster_open(struct muster_session *session,
@@ -222,14 +218,20 @@ struct muster_cluster *muster_cluster_open(struct muster_session *session,
                                            struct muster_error *err)
 {
     struct muster_cluster *c = NULL;
+    const Muster__ClusterStatus *found;
     struct ms_head_op *op;
 
     if (!session || !name)
         return ms_capi_missing("a session and a name", err), NULL;
-    op = ms_capi_done(ms_head_status(session->head), MS_ANSWER_NS, err);
-    if (op)
-        c = handle_of(
-            session, name, (const Muster__Status *)ms_head_op_message(op), err);
+    op = find_role(session, name, err);
+    found = op ? (const Muster__ClusterStatus *)ms_head_op_message(op) : NULL;
+    if (found)
+        c = cluster_new(session, found->name, 0, err);
+    if (c) {
+        c->is_handle = true;
+        if (fill(c, found, err) < 0)
+            cluster_free(MS_TAKE(c));
+    }
     ms_head_op_unref(op);
     return c;
 }

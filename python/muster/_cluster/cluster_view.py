@@ -104,12 +104,11 @@ class ClusterView(View):
             return
         self._changes = known
         try:
-            asked = {"name": self._name}
+            asked = {"name": self._name, "uid": self._members[0].uid}
             status = api.session().head.ask("find", asked).result(ANSWER_S)
         except (Refused, MusterError, TimeoutError):
             return  # the next call says what became of it
-        uids = {one["uid"] for one in status["workers"]}
-        if len(uids) != len(self._members) and self._members[0].uid in uids:
+        if len(status["workers"]) != len(self._members):
             self._resized(status)
 
     @property

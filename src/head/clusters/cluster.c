@@ -192,10 +192,9 @@ check_nodes(struct ms_head *h, const struct ms_cluster *c, struct ms_error *err)
     return rc;
 }
 
-/* Its rank 0 neither is nor was that worker. Not all of those before may be known: in
- * doubt it is the one. */
-static bool
-is_another(const struct ms_head *h, const struct ms_cluster *c, uint64_t uid)
+bool ms_head_is_another(const struct ms_head *h,
+                        const struct ms_cluster *c,
+                        uint64_t uid)
 {
     const struct ms_slot *first = &c->slots[0];
     uint32_t known = 1;
@@ -213,7 +212,7 @@ static bool is_meant(const struct ms_head_op *op, const struct ms_cluster *c)
     const Muster__DestroyCluster *which = op->request->destroy;
 
     return (!which->own || c->driver == ms_driver_id(op->driver)) &&
-           !is_another(op->head, c, which->uid);
+           !ms_head_is_another(op->head, c, which->uid);
 }
 
 /* What is being made of it is given up; the end follows when that is gone. */

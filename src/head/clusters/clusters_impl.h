@@ -15,6 +15,11 @@ struct ms_driver;
 
 /* Does an operation wait to destroy it? */
 bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c);
+/* Its rank 0 neither is nor was that worker; 0: it may be any. Not all of those before may be
+ * known: in doubt it is the one. */
+bool ms_head_is_another(const struct ms_head *h,
+                        const struct ms_cluster *c,
+                        uint64_t uid);
 /* It is not busy any more: end it if that was asked for meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 

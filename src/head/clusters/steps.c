@@ -86,7 +86,7 @@ int ms_head_find_run(struct ms_head_op *op)
 
     if ((!c || c->unknown) && ms_head_wait_for_nodes(op))
         return 0;
-    if (!c || !c->is_made)
+    if (!c || !c->is_made || ms_head_is_another(op->head, c, op->request->find->uid))
         return ms_error_set(&op->error, -ENOENT, "there is no cluster '%.64s'", name);
     s = ms_head_cluster_status(op->head, c, NULL, true);
     ms_head_op_answer(op, s ? &s->base : NULL);
