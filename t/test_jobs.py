@@ -56,7 +56,7 @@ def test_a_job_from_its_submission_to_its_end(jobs: Jobs) -> None:  # noqa: F811
     assert (job["stage"], job["code"]) == ("succeeded", 0)
     assert "which has ended" in jobs.run("submit", "job.yaml", code=1)
     assert jobs.workers() == {}
-    jobs.run("delete", "first")
+    assert jobs.run("delete", "first") == "job 'first' is deleted\n"
     until(lambda: "first" not in jobs.run("list", "jobs"))
     assert "there is no job 'first'" in jobs.run("get", "job/first", code=5)
 

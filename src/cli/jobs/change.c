@@ -8,11 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One that was over is gone with its deletion. */
 static enum ms_exit report(const struct ms_cli *cli, const Muster__JobStatus *s)
 {
+    bool is_gone = s->is_over && strcmp(cli->command->name, "delete") == 0;
+
     if (ms_cli_has(cli, MS_OPT_JSON))
         return ms_out_json(ms_jobs_json(s));
-    printf("job '%s' is %s\n", s->name, s->stage);
+    printf("job '%s' is %s\n", s->name, is_gone ? "deleted" : s->stage);
     return MS_EXIT_OK;
 }
 

@@ -178,6 +178,7 @@ static void test_a_role_that_wants_more_takes_the_room_that_comes(void **state)
                                     .fits = 3});
     assert_int_equal(rig_action(&g, MS_JOB_DO_CREATE)->count, 3);
     rig_done(&g, rig_action(&g, MS_JOB_DO_CREATE)->id);
+    assert_int_equal(ms_job_core_slot(g.core, 0, 0).restarts, 0);
     rig_tick(&g, 5);
     assert_false(rig_has(&g, MS_JOB_DO_RESIZE));
     rig_do(&g, MS_JOB_ROOM);

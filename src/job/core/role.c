@@ -92,7 +92,7 @@ begin(struct ms_job_core *c, struct ms_core_role *r, uint32_t what, uint32_t cou
 
 static void start_slot(struct ms_core_role *r, struct ms_core_slot *s)
 {
-    if (s->incarnation)
+    if (s->started_ns || s->ended_ns) /* else there was no process of it yet */
         s->restarts++;
     s->incarnation = r->op_incarnation;
     s->started_ns = 0;
