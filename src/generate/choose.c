@@ -17,7 +17,6 @@
 
 enum { FIRST_DRAWS = 2 };
 
-#define WORST_SIGMAS 2.5   /* above the expected logarithm: as long as one can get */
 #define BETTER       0.995 /* of the default's makespan: what another one must reach */
 #define HOPELESS     1.03 /* of the best after the first draws: not looked at further */
 #define EXPIRES      1.5 /* of the expected makespan: then what came later counts more */
@@ -31,17 +30,22 @@ enum { FIRST_DRAWS = 2 };
 #define SLOTS_MIN    8
 #define SEED         UINT64_C(0xD1B54A32D192ED03)
 
-/* Slices as shares of the mean length; 0: not sliced. */
+/* As long as an answer can get: so many deviations above the expected logarithm. */
+static const double worst_sigmas[MS_CHOOSE_WORSTS] = {2.5, 2.0};
+
+/* Slices as shares of the mean length (0: not sliced), and by which worst they are ordered. Thin
+ * ones let all begin early where little is known, and count with longer answers; thick ones
+ * even out the end. */
 static const struct {
-    uint8_t order;
+    uint8_t order, worst;
     double slice;
 } candidates[] = {
-    {MS_ORDER_FIFO, 0},
-    {MS_ORDER_LONGEST, 0},
-    {MS_ORDER_WORST, 0.15},
-    {MS_ORDER_WORST, 0.3},
-    {MS_ORDER_WORST, 0.6},
-    {MS_ORDER_WORST, 1},
+    {MS_ORDER_FIFO, 0, 0},
+    {MS_ORDER_LONGEST, 0, 0},
+    {MS_ORDER_WORST, 0, 0.15},
+    {MS_ORDER_WORST, 0, 0.3},
+    {MS_ORDER_WORST, 1, 0.6},
+    {MS_ORDER_WORST, 1, 1},
 };
 enum { FIFO, LONGEST, CANDIDATES = sizeof candidates / sizeof *candidates, SLICED = 4 };
 
@@ -55,9 +59,9 @@ static double unit(uint64_t *seed)
     return ((double)(*seed >> 11) + 0.5) / 9007199254740992.0;
 }
 
-static double worst(const struct ms_gen_group *g, uint32_t max_new)
+static double worst(const struct ms_gen_group *g, int which, uint32_t max_new)
 {
-    return fmin(exp(g->guess.mu + WORST_SIGMAS * g->guess.sigma), max_new);
+    return fmin(exp(g->guess.mu + worst_sigmas[which] * g->guess.sigma), max_new);
 }
 
 static int by_submission(const void *x, const void *y)
@@ -88,7 +92,8 @@ static void add_item(const struct ms_scheduler *s,
         (q->generated == 0
              ? g->expected
              : x->had + (float)ms_length_remaining(g->guess, q->generated, q->max_new));
-    x->worst = (float)worst(g, q->max_new) + g->later;
+    for (int k = 0; k < MS_CHOOSE_WORSTS; k++)
+        x->worst[k] = (float)worst(g, k, q->max_new) + g->later;
     for (int d = 0; d < MS_CHOOSE_DRAWS; d++)
         x->draw[d] = g->later + x->had +
                      (float)ms_length_draw(g->guess,
@@ -293,6 +298,7 @@ reserve(struct ms_scheduler *s, struct ms_choose *c, double share, uint64_t **or
 static double run_ns(struct ms_choose *c, int k, double length)
 {
     c->order = candidates[k].order;
+    c->worst = candidates[k].worst;
     c->slice = candidates[k].slice * length;
     return ms_choose_run_ns(c);
 }
@@ -376,6 +382,7 @@ void ms_choose(struct ms_scheduler *s)
         return;
     best = best_of(s, means);
     s->choice = (struct ms_choice){.order = candidates[best].order,
+                                   .worst = candidates[best].worst,
                                    .slice = candidates[best].slice * length,
                                    .began_ns = s->now_ns,
                                    .expected_ns = means[best],
@@ -414,8 +421,8 @@ double ms_choice_worst(const struct ms_scheduler *s, const struct ms_gen_request
 {
     const struct ms_gen_group *g = &s->groups[q->group];
 
-    return ms_choose_worst_left(worst(g, q->max_new), q->generated) + (double)g->later +
-           1e-3 * ((double)g->expected - q->generated);
+    return ms_choose_worst_left(worst(g, s->choice.worst, q->max_new), q->generated) +
+           (double)g->later + 1e-3 * ((double)g->expected - q->generated);
 }
 
 struct yield {

@@ -60,7 +60,8 @@ static float key_of(const struct ms_choose *c, uint32_t i, float had)
         return first;
     if (c->order == MS_ORDER_LONGEST)
         return first + x->mean - had;
-    return (float)(ms_choose_worst_left(x->worst, had) + 1e-3 * (x->mean - had));
+    return (float)(ms_choose_worst_left(x->worst[c->worst], had) +
+                   1e-3 * (x->mean - had));
 }
 
 /* ---- replicas ---------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 
 #include "generate/state.h"
 
-enum { MS_CHOOSE_DRAWS = 6 };
+enum { MS_CHOOSE_DRAWS = 6, MS_CHOOSE_WORSTS = 2 };
 
 #define MS_CHOOSE_TICK_NS    1e9 /* between slices */
 #define MS_CHOOSE_EVENT_WORK 16  /* of a request's end and the beginning of another */
@@ -22,7 +22,7 @@ enum { MS_CHOOSE_DRAWS = 6 };
 
 /* A request as the simulation sees it; tokens are those of the whole answer. */
 struct ms_choose_item {
-    float mean, worst;
+    float mean, worst[MS_CHOOSE_WORSTS];
     float draw[MS_CHOOSE_DRAWS];
     float had; /* of them it has already */
     uint32_t prompt;
@@ -55,7 +55,7 @@ struct ms_choose {
     uint32_t n, replica_count, slots, draw, waiting;
     uint64_t work, work_max; /* replicas and requests looked at, of all runs */
     double a, b, prefill, kv_max, slice;
-    uint8_t order;
+    uint8_t order, worst;         /* which one, of MS_ORDER_WORST */
     struct ms_choose_wait *queue; /* heap */
     struct ms_choose_replica *replicas;
     struct ms_choose_run *runs; /* of all replicas */

@@ -171,7 +171,7 @@ static void test_work_ends(void **state)
     (void)state;
     for (int i = 0; i < N; i++)
         items[i] = (struct ms_choose_item){
-            .mean = 100, .worst = 100, .draw = {100}, .on = MS_NOWHERE};
+            .mean = 100, .worst = {100, 100}, .draw = {100}, .on = MS_NOWHERE};
     for (uint64_t most = 0; most < 5 * N; most += N) {
         c.work = 0;
         c.work_max = most;
@@ -187,9 +187,17 @@ static void test_work_ends(void **state)
 /* One place: a request that has 60 of its 100 tokens, and one that has none. */
 static float two_requests_ms(uint8_t order, uint32_t on)
 {
-    struct ms_choose_item items[2] = {
-        {.mean = 100, .worst = 100, .draw = {100}, .prompt = 10, .on = MS_NOWHERE},
-        {.mean = 100, .worst = 100, .draw = {100}, .prompt = 10, .had = 60, .on = on}};
+    struct ms_choose_item items[2] = {{.mean = 100,
+                                       .worst = {100, 100},
+                                       .draw = {100},
+                                       .prompt = 10,
+                                       .on = MS_NOWHERE},
+                                      {.mean = 100,
+                                       .worst = {100, 100},
+                                       .draw = {100},
+                                       .prompt = 10,
+                                       .had = 60,
+                                       .on = on}};
     struct ms_choose_wait queue[2], yielded[1];
     struct ms_choose_run runs[1];
     struct ms_choose_replica replicas[1];

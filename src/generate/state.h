@@ -127,6 +127,7 @@ enum ms_order {
 /* How `auto` goes about this step (choose.h). */
 struct ms_choice {
     uint8_t order;
+    uint8_t worst;      /* which one, of MS_ORDER_WORST */
     double slice;       /* tokens; 0: not sliced */
     int64_t began_ns;   /* when it was made */
     double expected_ns; /* from then to the end of all, by the simulation; 0: none */
