@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all wheel demo demo-first demo-llm demo-llm-train test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-llm test-data soak test-chaos soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first demo-llm demo-llm-train test check format bench bench-generate bench-generate-program fuzz test-wheel test-ray test-verl test-areal test-llm test-routers test-data soak test-chaos soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -87,6 +87,10 @@ test-llm: all
 	@LLM_PYTHON=$$(tools/llm-venv) || true; export LLM_PYTHON; \
 		.venv/bin/python -m pytest -rs t/with_llm
 
+test-routers: bench-generate-program
+	@ROUTER_PYTHON=$$(tools/router-venv) .venv/bin/python -m pytest -rs t/against_routers \
+		t/against_roll
+
 test-data: all
 	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py \
 		t/test_store_stopped.py
@@ -127,6 +131,7 @@ help:
 	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
 	@echo 'make test-areal Muster beside AReaL (installs it once, on what test-verl has)'
 	@echo 'make test-llm   generation with a real llama.cpp server (installs it once, 300 MB)'
+	@echo 'make test-routers  baselines of bench-generate against SGLang router (installs it once)'
 	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
 	@echo 'make soak       a million simulated jobs with random faults'
 	@echo 'make test-chaos 60 s of random kills in a job: it converges and loses nothing'

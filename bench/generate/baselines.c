@@ -5,6 +5,8 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A session's turns that are to come count with it. */
@@ -53,16 +55,49 @@ static uint32_t place_round_robin(struct ms_scheduler *s,
     return MS_NOWHERE;
 }
 
+/* Led by the original: the replicas that the rule allows are printed, and the one that the
+ * original has chosen is read. `only`: that one, or MS_NOWHERE: any with the fewest. */
+static uint32_t
+ask(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t only)
+{
+    uint64_t group = ms_group_at(s, q->group)->id - 1;
+    uint32_t least = UINT32_MAX, chosen = MS_NOWHERE;
+
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        if (is_open(s, i) && s->replicas[i].in_flight < least)
+            least = s->replicas[i].in_flight;
+    printf("? %lu %lu",
+           (unsigned long)(group * sim_now->samples + q->seq),
+           (unsigned long)(sim_now->turns ? group / sim_now->turns : group));
+    for (uint32_t i = 0; i < s->replica_count; i++)
+        if (is_open(s, i) &&
+            (only == MS_NOWHERE ? s->replicas[i].in_flight == least : i == only))
+            printf(" %u", i);
+    printf("\n");
+    fflush(stdout);
+    if (scanf("%u", &chosen) != 1 || !is_open(s, chosen))
+        exit(1); /* the original has gone */
+    return chosen;
+}
+
+/* This one, or MS_NOWHERE: one with the fewest, ties by lot. */
+static uint32_t
+choose(struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t only)
+{
+    if (sim_is_led)
+        return ask(s, q, only);
+    return only != MS_NOWHERE ? only : ms_place_fewest(s, 0);
+}
+
 static uint32_t place_least(struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    (void)q;
-    return ms_place_fewest(s, 0);
+    return choose(s, q, MS_NOWHERE);
 }
 
 /* verl: fewest in flight when it is sent, ties by lot; a session stays for ever. */
 static uint32_t place_verl(struct ms_scheduler *s, const struct ms_gen_request *q)
 {
-    return is_open(s, q->replica) ? q->replica : ms_place_fewest(s, 0);
+    return choose(s, q, is_open(s, q->replica) ? q->replica : MS_NOWHERE);
 }
 
 /* ROLL's map of prompts to ranks, of the run that goes on. */
@@ -128,9 +163,9 @@ static uint32_t place_cache_aware(struct ms_scheduler *s,
     }
     if (warm == MS_NOWHERE && is_open(s, q->replica))
         warm = q->replica;
-    if (warm == MS_NOWHERE || (most - least > 32 && most > 1.1 * least))
-        return ms_place_fewest(s, 0);
-    return warm;
+    if (most - least > 32 && most > 1.1 * least)
+        warm = MS_NOWHERE;
+    return choose(s, q, warm);
 }
 
 /* Seer: one probe of each group, shortest first; then the group's longest finished sample,

@@ -1,9 +1,10 @@
 /* main.c - run cases, policies and seeds; a line of tab-separated values for each
  *
- *   bench-generate [-s SEEDS] [-o FIRST] [-c CASE] [-p POLICY] [-d TRACE] [-f FAULT] [-t]
+ *   bench-generate [-s SEEDS] [-o FIRST] [-c CASE] [-p POLICY] [-d TRACE] [-f FAULT] [-t] [-l]
  *   bench-generate -S: the speed of the scheduler itself
  *
- * -t prints each sending and end instead (sim_trace).
+ * -t prints each sending and end instead (sim_trace). -l: beside these, before each sending,
+ * which replicas the policy's rule allows; the one to take is then read from the input.
  */
 #include "baselines.h"
 #include "cases.h"
@@ -101,7 +102,7 @@ int main(int argc, char **argv)
     struct choice ch = {.seeds = 20, .fault = "none", .trace = "trace.csv"};
     int option, rc = 0;
 
-    while ((option = getopt(argc, argv, "s:o:c:p:d:f:St")) != -1) {
+    while ((option = getopt(argc, argv, "s:o:c:p:d:f:Stl")) != -1) {
         switch (option) {
         case 's':
             sscanf(optarg, "%d", &ch.seeds);
@@ -121,6 +122,9 @@ int main(int argc, char **argv)
         case 'f':
             ch.fault = optarg ? optarg : "none";
             break;
+        case 'l':
+            sim_is_led = true;
+            /* fallthrough */
         case 't':
             sim_trace = stdout;
             break;

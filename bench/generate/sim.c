@@ -15,6 +15,7 @@
 
 const struct sim_case *sim_now;
 FILE *sim_trace;
+bool sim_is_led;
 
 static void trace(const struct sim *m, char what, uint32_t request, uint32_t replica)
 {

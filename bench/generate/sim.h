@@ -71,6 +71,9 @@ extern const struct sim_case *sim_now;
  * "+" or "-", the session (or the request's own number) and the replica. */
 extern FILE *sim_trace;
 
+/* Baselines ask where requests go (baselines.c). */
+extern bool sim_is_led;
+
 int sim_run(const struct sim_case *c,
             const struct sim_setup *setup,
             struct sim_result *out);
