@@ -81,10 +81,10 @@ class Nodes:
 
     async def refuses(self, node: str) -> bool:
         """Nobody listens where its raylet did: it is dead before Ray has noticed."""
-        told = self.all.get(node)
-        if told is None:
+        known = self.all.get(node)
+        if known is None:
             return True
-        where = (told["NodeManagerAddress"], told["NodeManagerPort"])
+        where = (known["NodeManagerAddress"], known["NodeManagerPort"])
 
         def dial() -> bool:
             try:
@@ -98,8 +98,8 @@ class Nodes:
     # -- what is known
 
     def _new_name(self, node: str) -> str:
-        told = self.all[node]
-        wanted = told.get("NodeName") or told["NodeManagerAddress"]
+        known = self.all[node]
+        wanted = known.get("NodeName") or known["NodeManagerAddress"]
         wanted = NOT_IN_NAMES.sub("-", wanted)[:48]
         taken = {self.names[i] for i in self.names if self.is_alive(i)}
         return wanted if wanted not in taken else f"{wanted}-{node[:8]}"

@@ -61,12 +61,12 @@ def ask(
     finally:
         connection.close()
     try:
-        told = json.loads(content)
+        said = json.loads(content)
     except ValueError:
-        told = {"error": content.decode(errors="replace")}
+        said = {"error": content.decode(errors="replace")}
     if answer.status != http.HTTPStatus.OK:
-        raise HttpError(answer.status, str(told.get("error") or told))
-    return told
+        raise HttpError(answer.status, str(said.get("error") or said))
+    return said
 
 
 class PendingRequest:
@@ -96,13 +96,13 @@ class CommandWorker:
     """One such process, the child of the worker at `parent`."""
 
     def __init__(
-        self, told: Any, parent: tuple[str, int], token: str, words: Sequence[str]
+        self, info: Any, parent: tuple[str, int], token: str, words: Sequence[str]
     ) -> None:
-        self.told = told
-        self._address = (told.ip, int(told.worker_ports[0]))
+        self.info = info
+        self._address = (info.ip, int(info.worker_ports[0]))
         self._parent, self._token = parent, token
-        self._threads = ThreadPoolExecutor(_CALLS_MAX, told.id)
-        role, _, index = told.id.rpartition("/")
+        self._threads = ThreadPoolExecutor(_CALLS_MAX, info.id)
+        role, _, index = info.id.rpartition("/")
         self._who = {"role": role, "worker_index": int(index)}
         env = {"PYTHONPATH": get_env_vars()["PYTHONPATH"]}  # it looks where we do
         body = {**self._who, "raw_cmd": list(words), "env": env}
@@ -116,7 +116,7 @@ class CommandWorker:
             except (WorkerUnreachable, DeadlineExceeded, HttpError) as e:
                 if time.monotonic() > deadline:
                     raise DeadlineExceeded(
-                        f"{self.told.id} did not answer in time: {e}"
+                        f"{self.info.id} did not answer in time: {e}"
                     ) from None
             threading.Event().wait(_POLL_S)
 
@@ -152,8 +152,8 @@ class CommandWorker:
 
     def _start(self, path: str, body: dict[str, Any], timeout: float) -> PendingRequest:
         def run() -> Any:
-            told = ask(self._address, path, body, timeout)
-            return deserialize_value(told.get("result"))
+            said = ask(self._address, path, body, timeout)
+            return deserialize_value(said.get("result"))
 
         return PendingRequest(self._threads.submit(run))
 

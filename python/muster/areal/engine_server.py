@@ -224,15 +224,15 @@ def _trains(engine: Any) -> bool:
 
 
 def _is_broadcast(engine: Any, rpc_meta: dict[str, Any] | None) -> bool:
-    told = None
+    asked = None
     if rpc_meta is not None:
         if not isinstance(rpc_meta, dict):
             raise WrongMeta(f"rpc_meta: a dict or None is needed: {rpc_meta!r}")
-        told = rpc_meta.get("broadcast")
-        if not isinstance(told, (bool, type(None))):
-            raise WrongMeta(f"rpc_meta['broadcast']: True or False: {told!r}")
-    if told is None:
+        asked = rpc_meta.get("broadcast")
+        if not isinstance(asked, (bool, type(None))):
+            raise WrongMeta(f"rpc_meta['broadcast']: True or False: {asked!r}")
+    if asked is None:
         if _trains(engine):
             return bool(engine.initialized)
         return hasattr(engine, _HEAD) and broadcast.by_default(engine)
-    return bool(told)
+    return bool(asked)

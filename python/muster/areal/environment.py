@@ -87,11 +87,11 @@ def visible(
     has as many workers, more, or fewer."""
     cluster = target.cluster
     assert cluster is not None  # it stands in places
-    told = cluster.execute_all_sync("visible_devices")
-    there = len(told)
+    devices = cluster.execute_all_sync("visible_devices")
+    there = len(devices)
     if there < count:
         parts = count // there
-        return [_share(told[i // parts], i % parts, parts) for i in range(count)]
+        return [_share(devices[i // parts], i % parts, parts) for i in range(count)]
     wide, made = there // count, []
     for i in range(count):
         own = range(i * wide, (i + 1) * wide)
@@ -101,7 +101,9 @@ def visible(
                 f"{name}/{i} would be on several nodes",
                 f"{target.name}/{own.start} to {target.name}/{own.stop - 1}",
             )
-        made.append({k: ",".join(told[j][k] for j in own) for k in told[own.start]})
+        made.append(
+            {k: ",".join(devices[j][k] for j in own) for k in devices[own.start]}
+        )
     return made
 
 

@@ -41,9 +41,9 @@ def died(worker_id: str, error: WorkerDied) -> Exception:
 
 
 def _unreachable(worker: RoleWorker, error: Exception) -> Exception:
-    told = worker.told
+    info = worker.info
     failed: Exception = RPCConnectionError(
-        told.id, told.ip, int(told.worker_ports[0]), str(error)
+        info.id, info.ip, int(info.worker_ports[0]), str(error)
     )
     return failed
 
@@ -62,7 +62,7 @@ def of_call(
     worker: RoleWorker, method: str, error: Exception, attempt: int
 ) -> Exception:
     """The failure of call_engine."""
-    worker_id = worker.told.id
+    worker_id = worker.info.id
     if isinstance(error, WorkerDied):
         return died(worker_id, error)
     if isinstance(error, WorkerUnreachable):
@@ -79,7 +79,7 @@ def of_call(
 
 def of_engine(worker: RoleWorker, path: str, error: Exception) -> Exception:
     """The failure of create_engine."""
-    worker_id = worker.told.id
+    worker_id = worker.info.id
     if isinstance(error, WorkerDied):
         return died(worker_id, error)
     if isinstance(error, WorkerUnreachable):
@@ -102,10 +102,10 @@ def of_engine(worker: RoleWorker, path: str, error: Exception) -> Exception:
 def of_env(worker: RoleWorker, error: Exception) -> Exception:
     """The failure of set_worker_env."""
     if isinstance(error, WorkerDied):
-        return died(worker.told.id, error)
+        return died(worker.info.id, error)
     if isinstance(error, WorkerUnreachable):
         return _unreachable(worker, error)
-    failed: Exception = SchedulerError(worker.told.id, f"set_env: {error}")
+    failed: Exception = SchedulerError(worker.info.id, f"set_env: {error}")
     return failed
 
 

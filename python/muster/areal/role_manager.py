@@ -164,8 +164,8 @@ class RoleManager:
             if spec.port_count > 1:
                 held = cluster.alloc_ports(spec.port_count - 1, rank)[1]
                 ports += map(str, held)
-            told = Worker(id=f"{name}/{rank}", ip=ip.strip("[]"), worker_ports=ports)
-            made.append(NativeWorker(told, cluster, rank))
+            info = Worker(id=f"{name}/{rank}", ip=ip.strip("[]"), worker_ports=ports)
+            made.append(NativeWorker(info, cluster, rank))
         return made
 
     # ---- colocation -------------------------------------------------------------------
@@ -207,7 +207,7 @@ class RoleManager:
             if command is not None:
                 made = self._fork_command(role, target, command)
             else:
-                ports = len(target.workers[0].told.worker_ports)
+                ports = len(target.workers[0].info.worker_ports)
                 spec = SchedulingSpec(cpu=0, mem=0, port_count=ports)
                 made = self._fork(role, [spec] * len(target.workers), target)
             self.roles[role] = made
@@ -226,15 +226,15 @@ class RoleManager:
                         f"{target.name!r} is made of commands, and cannot be forked",
                     )
                 host, ports = beside.view.alloc_ports(
-                    max(1, len(beside.told.worker_ports))
+                    max(1, len(beside.info.worker_ports))
                 )
-                told = Worker(
+                info = Worker(
                     id=f"{name}/{index}", ip=host, worker_ports=list(map(str, ports))
                 )
-                parent = (beside.told.ip, int(beside.told.worker_ports[0]))
+                parent = (beside.info.ip, int(beside.info.worker_ports[0]))
                 words = self._words(command, name, index, ports[0])
                 role.workers.append(
-                    CommandWorker(told, parent, api.http_token(), words)
+                    CommandWorker(info, parent, api.http_token(), words)
                 )
             for worker in role.workers:
                 worker.wait_ready(deadline)  # type: ignore[attr-defined]
@@ -254,7 +254,7 @@ class RoleManager:
             "--port",
             str(port),
         ]
-        told: dict[str, Any] = {
+        options: dict[str, Any] = {
             "--experiment-name": self.settings.experiment_name,
             "--trial-name": self.settings.trial_name,
             "--role": role,
@@ -263,10 +263,10 @@ class RoleManager:
         }
         if self.settings.exp_config is not None:
             resolve = self.settings.exp_config.cluster.name_resolve
-            told["--name-resolve-type"] = resolve.type
-            told["--nfs-record-root"] = resolve.nfs_record_root
-            told["--etcd3-addr"] = resolve.etcd3_addr
-        for option, value in told.items():
+            options["--name-resolve-type"] = resolve.type
+            options["--nfs-record-root"] = resolve.nfs_record_root
+            options["--etcd3-addr"] = resolve.etcd3_addr
+        for option, value in options.items():
             if value is not None:
                 words += [option, str(value)]
         return words
@@ -283,10 +283,10 @@ class RoleManager:
             try:
                 worker.check(left)
             except WorkerDied as e:
-                raise failures.died(worker.told.id, e) from e
+                raise failures.died(worker.info.id, e) from e
             except (MusterError, TimeoutError) as e:
                 raise WorkerTimeoutError(role, limit) from e
-        return [worker.told for worker in found.workers]
+        return [worker.info for worker in found.workers]
 
     def delete_workers(
         self, role: str | None = None, reverse_order: bool = False

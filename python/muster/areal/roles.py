@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     class RoleWorker(Protocol):
         """One worker of a role."""
 
-        told: Any  # areal.api.Worker
+        info: Any  # areal.api.Worker
 
         def call(
             self,
@@ -58,8 +58,8 @@ class PendingCall(Future):
 class NativeWorker:
     """A worker of a Muster cluster."""
 
-    def __init__(self, told: Any, cluster: Cluster, rank: int) -> None:
-        self.told = told
+    def __init__(self, info: Any, cluster: Cluster, rank: int) -> None:
+        self.info = info
         self.view = cluster[rank]
         self._peer: _core.Peer = self.view._peers[0]
 
@@ -77,8 +77,8 @@ class NativeWorker:
         return PendingCall(call, "create_engine")
 
     def set_env(self, timeout: float, env: Mapping[str, str]) -> PendingCall:
-        told = {str(name): str(value) for name, value in env.items()}
-        call: Call = self._peer.operation(OP_SET_ENV, told, timeout)
+        values = {str(name): str(value) for name, value in env.items()}
+        call: Call = self._peer.operation(OP_SET_ENV, values, timeout)
         return PendingCall(call, "set_env")
 
     def check(self, timeout: float) -> None:
@@ -113,7 +113,7 @@ class Role:
 
     @property
     def ids(self) -> list[str]:
-        return [worker.told.id for worker in self.workers]
+        return [worker.info.id for worker in self.workers]
 
     def shared_as(self, name: str) -> Role:
         """A role that has its engines in the same processes."""

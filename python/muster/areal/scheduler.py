@@ -205,13 +205,13 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
         http_timeout seconds is followed by another wait for the same call, max_retries in
         all; retry_delay, 2 * retry_delay, ... seconds are between them."""
         worker = self._manager.find_worker(worker_id)
-        told = (_name(worker_id, engine_name), method, args, kwargs, rpc_meta)
+        what = (_name(worker_id, engine_name), method, args, kwargs, rpc_meta)
         attempts = Attempts(http_timeout, max_retries, retry_delay)
         pending: Any = None
         while True:
             try:
                 if pending is None:
-                    pending = worker.call(attempts.left, *told)
+                    pending = worker.call(attempts.left, *what)
                 if pending.wait(attempts.wait_s):
                     return pending.value()
                 attempts.next_wait(worker_id, method)
@@ -239,13 +239,13 @@ class MusterScheduler(Scheduler):  # type: ignore[misc]
     ) -> Any:
         """The same, to be awaited."""
         worker = self._manager.find_worker(worker_id)
-        told = (_name(worker_id, engine_name), method, args, kwargs, rpc_meta)
+        what = (_name(worker_id, engine_name), method, args, kwargs, rpc_meta)
         attempts = Attempts(http_timeout, max_retries, retry_delay)
         loop = asyncio.get_running_loop()
         watch = watch_of(loop)
         while True:
             try:
-                pending = worker.call(attempts.left, *told, waits=False)
+                pending = worker.call(attempts.left, *what, waits=False)
                 watch.add(loop, attempts, worker_id, method)
                 return await pending
             except Exception as e:

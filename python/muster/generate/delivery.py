@@ -45,10 +45,10 @@ class Delivery:
 
     def take(self, groups: int) -> Groups | None:
         self._serve()
-        told = self._core.pull(groups)
-        if told is None:
+        found = self._core.pull(groups)
+        if found is None:
             return None
-        return Groups(self.open.pop(one.id)._fill(one) for one in told)
+        return Groups(self.open.pop(one.id)._fill(one) for one in found)
 
     def take_next(self) -> Groups | None:
         """One, or none if none is open."""
@@ -64,23 +64,23 @@ class Delivery:
         if self._filter is not None:
             self._judge()
         try:
-            told = self._core.take(group.id)
+            found = self._core.take(group.id)
         except LookupError:
             return group._is_over
-        if told is None:
+        if found is None:
             return False
         self.open.pop(group.id, None)
-        group._fill(told)
+        group._fill(found)
         return True
 
     # ---- leased -----------------------------------------------------------------------
 
     def lease(self, groups: int) -> tuple[int, Groups] | None:
         self._serve()
-        told = self._core.lease(groups)
-        if told is None:
+        found = self._core.lease(groups)
+        if found is None:
             return None
-        batch, filled = told
+        batch, filled = found
         out = Groups(self.open.pop(one.id)._fill(one) for one in filled)
         self._leased[batch] = {group.id: group for group in out}
         return batch, out
@@ -108,9 +108,9 @@ class Delivery:
 
     def _judge(self) -> None:
         self._scheduler._follow()
-        while self._filter is not None and (told := self._core.judge()) is not None:
-            of = self.open[told.id]
-            shown = Group(self._scheduler, of.id, of.key, of.prompt, of.n)._fill(told)
+        while self._filter is not None and (found := self._core.judge()) is not None:
+            of = self.open[found.id]
+            shown = Group(self._scheduler, of.id, of.key, of.prompt, of.n)._fill(found)
             keep = False
             try:
                 keep = bool(self._filter(shown))
@@ -124,11 +124,11 @@ class Delivery:
                 self._missing -= 1
 
     def serve_dropped(self) -> None:
-        while (told := self._core.take_dropped()) is not None:
-            if (group := self.open.pop(told.id, None)) is not None:
-                self._note_dropped(group._fill(told))
+        while (found := self._core.take_dropped()) is not None:
+            if (group := self.open.pop(found.id, None)) is not None:
+                self._note_dropped(group._fill(found))
             for leased in self._leased.values():
-                leased.pop(told.id, None)
+                leased.pop(found.id, None)
 
     def _note_dropped(self, group: Group) -> None:
         failed = group.error is not None and group.error.reason in _FAILURES

@@ -63,17 +63,17 @@ class Sample:
     failure: str = field(default="", repr=False)
 
 
-def _sample(told: RolloutSample) -> Sample:
+def _sample(one: RolloutSample) -> Sample:
     return Sample(
-        tokens=told.tokens,
-        logprobs=told.logprobs,
-        versions=told.versions,
-        finish_reason=told.finish_reason,
-        replica=told.replica,
-        attempt=told.attempt,
-        seq=told.seq,
-        rid=told.rid,
-        failure=told.failure,
+        tokens=one.tokens,
+        logprobs=one.logprobs,
+        versions=one.versions,
+        finish_reason=one.finish_reason,
+        replica=one.replica,
+        attempt=one.attempt,
+        seq=one.seq,
+        rid=one.rid,
+        failure=one.failure,
     )
 
 
@@ -95,12 +95,12 @@ class Group:
         self._was_raised = False
         self._scheduler = scheduler
 
-    def _fill(self, told: RolloutGroup) -> Group:
+    def _fill(self, outcome: RolloutGroup) -> Group:
         """It is over."""
-        is_dropped = told.why is not None
-        self.samples = [_sample(s) for s in told.samples if s.is_done or is_dropped]
-        if told.why is not None:
-            self.error = self._dropped(told.why)
+        is_dropped = outcome.why is not None
+        self.samples = [_sample(s) for s in outcome.samples if s.is_done or is_dropped]
+        if outcome.why is not None:
+            self.error = self._dropped(outcome.why)
         self._is_over = True
         return self
 
