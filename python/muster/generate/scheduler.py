@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-DEADLINE_S = 7200.0  # of a group
 NEVER_STALE = 2**31
 POISON_MAX = 15  # failures of a request that are counted
 
@@ -194,7 +193,7 @@ class Scheduler:
         *,
         max_new_tokens: int,
         sampling: Mapping[str, Any] | None = None,
-        deadline: float | None = DEADLINE_S,
+        deadline: float | None = WAIT_S,
         surplus: int = 0,
         keep_surplus: bool = False,
         hint: int = 0,
