@@ -1,11 +1,15 @@
 """`muster doctor`."""
 
+import json
 import os
 import re
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from cli_rig import FakeSession, Home
+from cli_rig import CLI, FakeSession, Home
 
 
 def fake_python(home: Home, script: str) -> str:
@@ -43,6 +47,22 @@ def test_doctor_finds_what_was_left(home: Home) -> None:
     assert checks["python"]["level"] == "ok"
     assert checks["sessions"]["level"] == "warn"
     assert "1 left behind" in checks["sessions"]["text"]
+
+
+def test_doctor_of_a_wheel(home: Home, tmp_path: Path) -> None:
+    """The Python of the environment, also where that is not active."""
+    program = tmp_path / "lib/python3.11/site-packages/muster/bin/muster"
+    program.parent.mkdir(parents=True)
+    shutil.copy(CLI, program)
+    (tmp_path / "bin").mkdir()
+    version = home.json("version")["version"]
+    python = fake_python(home, f"echo 3.11.0; echo /of/the/wheel; echo {version}")
+    shutil.copy(python, tmp_path / "bin/python3")
+    done = subprocess.run(
+        [program, "doctor", "--json"], env=home.env, capture_output=True, text=True
+    )
+    (check,) = (c for c in json.loads(done.stdout)["checks"] if c["check"] == "python")
+    assert check["level"] == "ok" and "/of/the/wheel" in check["text"]
 
 
 def test_doctor_here(home: Home) -> None:

@@ -4,6 +4,7 @@
 #include "cli/doctor/doctor.h"
 #include "cli/out.h"
 #include "io/session/log_limits.h"
+#include "io/session/program.h"
 #include "io/session/session.h"
 #include "io/spawn.h"
 #include "io/tree.h"
@@ -141,20 +142,13 @@ static const char program[] =
     "import muster\n"
     "print(getattr(muster, '__version__', ''))\n";
 
-/* The interpreter beside this program (a venv), of VIRTUAL_ENV, or in PATH. */
+/* The interpreter that this program is installed for, of VIRTUAL_ENV, or in PATH. */
 static bool find_python(char out[PATH_MAX])
 {
     const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
-    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    char *slash;
 
-    out[n > 0 ? n : 0] = 0;
-    slash = strrchr(out, '/');
-    if (slash && out + PATH_MAX - slash > (ptrdiff_t)sizeof "/python3") {
-        memcpy(slash, "/python3", sizeof "/python3");
-        if (access(out, X_OK) == 0)
-            return true;
-    }
+    if (ms_program_find_python(out) == 0)
+        return true;
     if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
         access(out, X_OK) == 0)
         return true;

@@ -4,6 +4,7 @@
 #include "base/proto.h"
 #include "cli/jobs/jobs.h"
 #include "cli/out.h"
+#include "io/session/program.h"
 #include "session/env.h"
 
 #include <errno.h>
@@ -27,22 +28,6 @@ char *ms_jobs_read_text(const char *path)
     return text;
 }
 
-/* That of this program's virtual environment, for workers of a job whose driver is not in
- * Python; "": there is none beside us. */
-static char *find_python(char out[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 16);
-    char *slash;
-
-    out[n > 0 ? n : 0] = 0;
-    slash = strrchr(out, '/');
-    if (slash)
-        strcpy(slash + 1, "python3");
-    if (!slash || access(out, X_OK) < 0)
-        out[0] = 0;
-    return out;
-}
-
 static enum ms_exit
 send(const struct ms_cli *cli, struct ms_target *t, char *text, Muster__JobStatus **out)
 {
@@ -53,7 +38,7 @@ send(const struct ms_cli *cli, struct ms_target *t, char *text, Muster__JobStatu
     const char *slash = strrchr(cli->operands[0], '/');
     ProtobufCMessage *answer = NULL;
     enum ms_exit code = MS_EXIT_FAILED;
-    char python[PATH_MAX], *interpreter[] = {find_python(python)};
+    char python[PATH_MAX], *interpreter[] = {python};
 
     if (here && env) {
         m.file = ms_field_text(slash ? slash + 1 : cli->operands[0]);
@@ -65,7 +50,8 @@ send(const struct ms_cli *cli, struct ms_target *t, char *text, Muster__JobStatu
         context.env = env;
         context.n_env = ms_field_count((const char *const *)env);
         context.python = interpreter;
-        context.n_python = python[0] != 0;
+        /* for workers of a job whose driver is not in Python */
+        context.n_python = ms_program_find_python(python) == 0;
         code =
             ms_jobs_ask(t, MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB, &m.base, &answer);
     } else {

@@ -2,6 +2,7 @@
 #include "orchestrator/ray/job/python.h"
 
 #include "base/cleanup.h"
+#include "io/session/program.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -52,16 +53,6 @@ static int parent_of(int pid)
     return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
-static int find_self(char out[PATH_MAX], struct ms_error *err)
-{
-    ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - 1);
-
-    if (len < 0)
-        return ms_error_sys(err, -errno, "cannot find this program");
-    out[len] = 0;
-    return 0;
-}
-
 /* The Python of a raylet that we are below of. */
 static int python_above(char out[PATH_MAX])
 {
@@ -81,9 +72,7 @@ static int python_above(char out[PATH_MAX])
 /* python3 of VIRTUAL_ENV, of the path, or of where this program is installed. */
 static int python_here(char out[PATH_MAX])
 {
-    static const char *const beside[] = {"", "../../../../../bin/"}; /* of a wheel */
-    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH"), *slash;
-    char self[PATH_MAX];
+    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
 
     if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
         access(out, X_OK) == 0)
@@ -96,16 +85,7 @@ static int python_here(char out[PATH_MAX])
             return 0;
         path += len + (path[len] == ':');
     }
-    if (find_self(self, NULL) < 0 || !(slash = strrchr(self, '/')))
-        return -ENOENT;
-    for (size_t i = 0; i < MS_COUNT(beside); i++) {
-        int len = (int)(slash + 1 - self);
-
-        if (snprintf(out, PATH_MAX, "%.*s%spython3", len, self, beside[i]) < PATH_MAX &&
-            access(out, X_OK) == 0)
-            return 0;
-    }
-    return -ENOENT;
+    return ms_program_find_python(out);
 }
 
 int ms_ray_find_python(char out[PATH_MAX], struct ms_error *err)
@@ -119,10 +99,11 @@ int ms_ray_find_muster(const struct ms_ray_site *site,
                        char out[PATH_MAX],
                        struct ms_error *err)
 {
-    if (!site->muster)
-        return find_self(out, err);
-    snprintf(out, PATH_MAX, "%s", site->muster);
-    return 0;
+    int rc = site->muster ? 0 : ms_program_find(out);
+
+    if (site->muster)
+        snprintf(out, PATH_MAX, "%s", site->muster);
+    return rc < 0 ? ms_error_sys(err, rc, "cannot find this program") : 0;
 }
 
 int ms_ray_find_script(const struct ms_ray_site *site,
