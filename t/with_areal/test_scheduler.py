@@ -575,8 +575,34 @@ def test_whoever_wants_a_token(made: Any) -> None:
     assert answers == [200, 401]
 
 
+def test_commands_that_end(scheduler: Any, create: Any) -> None:
+    """How they ended is told at once, and what they printed."""
+    create("rollout", 2)
+    begun = time.monotonic()
+    with pytest.raises(WorkerCreationError, match="exited with code 1") as wrong:
+        scheduler.fork_workers("proxy", "rollout", "no.such.module")
+    assert time.monotonic() - begun < 30
+    assert wrong.value.worker_key == "proxy"
+    assert "No module named" in wrong.value.details
+    with pytest.raises(WorkerNotFoundError):
+        scheduler.get_workers("proxy")
+    scheduler.fork_workers("proxy", "rollout", "muster.areal.rpc_server")
+    path = "areal_engines.Engine"
+    asyncio.run(scheduler.create_engine("proxy/1", path))
+    for _ in range(2):
+        with pytest.raises(WorkerFailedError) as caught:
+            scheduler.call_engine("proxy/1", "die", None, 3)
+        error = caught.value
+        assert (error.worker_id, error.exit_code) == ("proxy/1", 3)
+        assert "these are my last words" in error.stderr
+    with pytest.raises(WorkerFailedError):
+        scheduler.get_workers("proxy")
+    asyncio.run(scheduler.create_engine("proxy/0", path))
+
+
 def test_a_command_beside_each_worker(scheduler: Any, create: Any) -> None:
     """AReaL's own server, as its proxies are started; calls to it are its HTTP."""
+    folder = Path(scheduler.log_dir)
     create("rollout", 1)
     command = "areal.infra.rpc.rpc_server"
     assert scheduler.fork_workers("proxy", "rollout", command) == ["proxy/0"]
@@ -589,6 +615,7 @@ def test_a_command_beside_each_worker(scheduler: Any, create: Any) -> None:
         scheduler.call_engine("proxy/0", "fail")
     with pytest.raises(EngineCallError, match="no_such"):
         scheduler.call_engine("proxy/0", "no_such")
+    until(lambda: (folder / "proxy.log").exists())  # what it prints
     scheduler.delete_workers("proxy")
     with pytest.raises(requests.ConnectionError):
         requests.get(f"http://{worker.ip}:{worker.worker_ports[0]}/health", timeout=5)

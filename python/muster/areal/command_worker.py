@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -20,7 +19,13 @@ from areal.infra.rpc.serialization import (  # type: ignore[import-not-found]
 from areal.infra.utils.launcher import get_env_vars  # type: ignore[import-not-found]
 
 from muster.areal.shards import localize, use_store
-from muster.errors import ClusterError, DeadlineExceeded, WorkerUnreachable
+from muster.errors import (
+    ClusterError,
+    DeadlineExceeded,
+    MusterError,
+    WorkerDied,
+    WorkerUnreachable,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 READY_S = 60.0  # for a command to answer /health
 _POLL_S = 0.05  # a port that nobody listens on yet gives no event
 _ASK_S = 30.0
+_END_S = 1.0  # for the end of a command to be known, after its connection
 _CALLS_MAX = 64  # under way in one process
 
 
@@ -92,6 +98,14 @@ class PendingRequest:
         return asyncio.wrap_future(self._future).__await__()
 
 
+def _died(worker_id: str, code: int, lines: Sequence[str]) -> WorkerDied:
+    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    error = WorkerDied("\n".join([f"{worker_id} {how}", *lines]))
+    error.exit_code, error.signal = (None, -code) if code < 0 else (code, None)
+    error.last_lines = tuple(lines)
+    return error
+
+
 class CommandWorker:
     """One such process, the child of the worker at `parent`."""
 
@@ -101,6 +115,7 @@ class CommandWorker:
         self.info = info
         self._address = (info.ip, int(info.worker_ports[0]))
         self._parent, self._token = parent, token
+        self._end: WorkerDied | None = None
         self._threads = ThreadPoolExecutor(_CALLS_MAX, info.id)
         role, _, index = info.id.rpartition("/")
         self._who = {"role": role, "worker_index": int(index)}
@@ -109,19 +124,49 @@ class CommandWorker:
         ask(parent, "/fork", body, READY_S, token)
 
     def wait_ready(self, deadline: float) -> None:
-        """DeadlineExceeded if it does not answer until then."""
+        """DeadlineExceeded if it does not answer until then; WorkerDied."""
         while True:
             try:
-                return self.check(_POLL_S * 40)
+                ask(self._address, "/health", None, _POLL_S * 40)
+                return
             except (WorkerUnreachable, DeadlineExceeded, HttpError) as e:
                 if time.monotonic() > deadline:
                     raise DeadlineExceeded(
                         f"{self.info.id} did not answer in time: {e}"
                     ) from None
-            threading.Event().wait(_POLL_S)
+            if (end := self._find_end()) is not None:
+                raise end
+            time.sleep(_POLL_S)
 
     def check(self, timeout: float) -> None:
-        ask(self._address, "/health", None, timeout)
+        self._ask("/health", None, timeout)
+
+    def _find_end(self) -> WorkerDied | None:
+        """How it has ended, if the worker beside which it runs knows it."""
+        try:
+            health = ask(self._parent, "/health", None, _ASK_S)
+            ended = health.get("ended_children", ())
+            if any(self._who.items() <= one.items() for one in ended):
+                answer = self._kill()
+                lines = answer.get("last_lines", [])
+                self._end = _died(self.info.id, answer["exit_code"], lines)
+        except MusterError:
+            pass  # it has ended too
+        return self._end
+
+    def _kill(self) -> Any:
+        return ask(self._parent, "/kill_forked_worker", self._who, _ASK_S, self._token)
+
+    def _ask(self, path: str, body: Any, timeout: float) -> Any:
+        try:
+            return ask(self._address, path, body, timeout)
+        except WorkerUnreachable:
+            deadline = time.monotonic() + min(_END_S, timeout)
+            while time.monotonic() < deadline:
+                if (end := self._find_end()) is not None:
+                    raise end from None
+                time.sleep(_POLL_S)
+            raise
 
     def call(
         self, timeout: float, engine: str, method: str, *rest: Any, waits: bool = True
@@ -152,7 +197,7 @@ class CommandWorker:
 
     def _start(self, path: str, body: dict[str, Any], timeout: float) -> PendingRequest:
         def run() -> Any:
-            said = ask(self._address, path, body, timeout)
+            said = self._ask(path, body, timeout)
             return deserialize_value(said.get("result"))
 
         return PendingRequest(self._threads.submit(run))
@@ -160,7 +205,7 @@ class CommandWorker:
     def stop(self) -> None:
         """Ask the worker beside which it runs to end it. It may have ended, or both."""
         try:
-            ask(self._parent, "/kill_forked_worker", self._who, _ASK_S, self._token)
+            self._kill()
         except (WorkerUnreachable, HttpError, DeadlineExceeded):
             pass
         self._threads.shutdown(wait=False, cancel_futures=True)

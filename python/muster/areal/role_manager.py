@@ -217,6 +217,8 @@ class RoleManager:
         from muster.areal.command_worker import READY_S, CommandWorker
 
         role = Role(name, [], target=target.name)
+        if self._logs:
+            self._logs.add(name)
         deadline = time.monotonic() + READY_S
         try:
             for index, beside in enumerate(target.workers):

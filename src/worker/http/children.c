@@ -5,6 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "base/env.h"
+#include "base/json.h"
 #include "base/name.h"
 #include "io/http/text.h"
 #include "worker/http/http_impl.h"
@@ -27,6 +28,7 @@ struct child {
     enum child_state state;
     struct http_wait wait; /* for its start, then for its end */
     struct ms_timer deadline;
+    json_t *end, *last_lines; /* if it ended by itself */
 };
 
 static void child_ended(struct child *child)
@@ -41,6 +43,8 @@ static void child_free(struct child *child)
     child_ended(child);
     ms_list_remove(&child->link);
     ms_timer_finish(&child->deadline);
+    json_decref(child->end);
+    json_decref(child->last_lines);
     free(child);
 }
 
@@ -273,6 +277,7 @@ void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m)
 static void reply_killed(struct child *child, struct ms_http_conn *c)
 {
     char text[MS_NAME_MAX + 64];
+    json_t *answer;
 
     snprintf(text,
              sizeof text,
@@ -280,9 +285,14 @@ static void reply_killed(struct child *child, struct ms_http_conn *c)
              child->role,
              child->index,
              child->pid);
+    answer =
+        MS_JSON({"status", json_string("success")}, {"message", json_string(text)});
+    if (child->end) {
+        json_object_update(answer, child->end);
+        json_object_set(answer, "last_lines", child->last_lines);
+    }
     child_free(child);
-    ms_http_reply_json(
-        c, 200, json_pack("{s:s, s:s}", "status", "success", "message", text));
+    ms_http_reply_json(c, 200, answer);
 }
 
 static int send_kill(const struct child *child)
@@ -326,11 +336,35 @@ void ms_http_kill(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json
         ms_http_conn_fail(c, 404, "there is no child of this role and index");
 }
 
+/* Anybody may ask how it ended; what it has printed is for those who may kill it. */
+static void keep_end(struct child *child, const Muster__Exit *exit)
+{
+    child->end =
+        MS_JSON({"role", json_string(child->role)},
+                {"worker_index", json_integer(child->index)},
+                {"exit_code", json_integer(exit->signaled ? -exit->code : exit->code)});
+    child->last_lines = json_array();
+    for (size_t i = 0; i < exit->n_last_lines; i++)
+        json_array_append_new(child->last_lines, ms_json_string(exit->last_lines[i]));
+}
+
+json_t *ms_http_children_ended(const struct ms_worker_http *h)
+{
+    json_t *all = NULL;
+
+    ms_list_each (child, &h->children, struct child, link) {
+        if (!child->end)
+            continue;
+        all = all ? all : json_array();
+        json_array_append(all, child->end);
+    }
+    return all;
+}
+
 void ms_worker_http_child_ended(struct ms_worker_http *h, const Muster__WorkerExited *m)
 {
     struct child *child = child_by_uid(h, m->uid);
     struct ms_http_conn *c;
-
     bool is_new;
 
     if (!child || child->state == CHILD_ENDED)
@@ -344,6 +378,8 @@ void ms_worker_http_child_ended(struct ms_worker_http *h, const Muster__WorkerEx
         reply_killed(child, c);
     else if (!child->role[0])
         child_free(child);
+    else if (!c && m->exit && !m->exit->requested)
+        keep_end(child, m->exit);
 }
 
 void ms_http_children_finish(struct ms_worker_http *h)

@@ -45,21 +45,23 @@ void ms_http_own_host(struct ms_http_conn *c, char out[INET6_ADDRSTRLEN])
 
 static void do_health(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 {
-    json_t *engines;
+    json_t *engines, *health, *ended = ms_http_children_ended(h);
 
     (void)json;
     if (atomic_load(&h->is_ending)) {
+        json_decref(ended);
         ms_http_conn_fail(c, 503, "the worker is shutting down");
         return;
     }
     engines = h->o.engines(h->o.arg);
-    ms_http_reply_json(
-        c,
-        200,
+    health =
         MS_JSON({"status", json_string("healthy")},
                 {"forked_children", json_integer((json_int_t)h->children_living)},
                 {"engine_count", json_integer((json_int_t)json_array_size(engines))},
-                {"engines", engines}));
+                {"engines", engines});
+    if (ended)
+        json_object_set_new(health, "ended_children", ended);
+    ms_http_reply_json(c, 200, health);
 }
 
 /* ---- ports ----------------------------------------------------------------------- */

@@ -78,6 +78,9 @@ void ms_http_put_whole(struct http_wait *w);
 /* children.c */
 void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);
 void ms_http_kill(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);
+/* [{"role", "worker_index", "exit_code"}] of those that have ended by themselves and were not
+ * killed yet; NULL: none. */
+json_t *ms_http_children_ended(const struct ms_worker_http *h);
 void ms_http_children_finish(struct ms_worker_http *h);
 
 #endif

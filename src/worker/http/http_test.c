@@ -325,6 +325,50 @@ static void test_fork(void **state)
     rig_stop(&rig);
 }
 
+/* Its exit code is told to all, what it printed to those who may kill it. */
+static void test_a_child_that_ends(void **state)
+{
+    static const char name[] = "{\"role\": \"kid\", \"worker_index\": 3}";
+    static const char ask[] =
+        "{\"role\": \"kid\", \"worker_index\": 3, \"raw_cmd\": [\"x\"]}";
+    static const char end[] = "\"engines\":[],\"ended_children\":[{\"role\":\"kid\","
+                              "\"worker_index\":3,\"exit_code\":-9}]}";
+    char *lines[] = {(char[]){"no such \"module\""}};
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
+    Muster__Forked forked = MUSTER__FORKED__INIT;
+    Muster__WorkerToAgent *m;
+    struct rig rig;
+
+    (void)state;
+    rig_start(&rig, false);
+    rig_connect(&rig);
+    exit.signaled = true;
+    exit.code = 9;
+    exit.n_last_lines = 1;
+    exit.last_lines = lines;
+    exited.exit = &exit;
+    for (int i = 0; i < 2; i++) { /* after the first one another is forked */
+        rig_post(&rig, "/fork", ask);
+        m = agent_next(&rig);
+        exited.uid = forked.uid = m->fork->spec->uid;
+        muster__worker_to_agent__free_unpacked(m, NULL);
+        on_loop(&rig, agent_forked, &forked);
+        rig_expect(&rig, "200", "\"pid\":0");
+        rig_send(&rig, "GET /health", "", "");
+        rig_expect(&rig, "200", "\"engines\":[]}");
+        on_loop(&rig, agent_ended, &exited);
+        rig_send(&rig, "GET /health", "", "");
+        rig_expect(&rig, "200", end);
+    }
+    rig_post(&rig, "/kill_forked_worker", name);
+    rig_expect(
+        &rig, "200", "\"exit_code\":-9,\"last_lines\":[\"no such \\\"module\\\"\"]");
+    rig_send(&rig, "GET /health", "", "");
+    rig_expect(&rig, "200", "\"engines\":[]}");
+    rig_stop(&rig);
+}
+
 static void test_forks_that_fail(void **state)
 {
     static const char *const bad[] = {
@@ -377,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_a_caller_that_goes),
         cmocka_unit_test(test_the_end),
         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_a_child_that_ends),
         cmocka_unit_test(test_forks_that_fail),
     };
 
