@@ -109,6 +109,20 @@ def test_surplus_is_not_kept_unasked_or_for_too_long(cluster: Make) -> None:
         assert sched.stats()["surplus_held"] == 0
 
 
+def test_what_was_cancelled_is_not_kept(cluster: Make) -> None:
+    c = cluster(Counting, 1)
+    with Scheduler(c) as sched:
+        group = sched.submit(
+            [5], n=2, max_new_tokens=30, sampling=UNEVEN, keep_surplus=True
+        )
+        other = group.rids[1]
+        until(lambda: sched.explain(other)["generated"] == 20)
+        sched.cancel(other)
+        c.execute_all_sync("release")
+        assert [one.tokens for one in group.result(WAIT_S).samples] == [[99]]
+        assert sched.stats()["surplus_kept"] == 0
+
+
 def test_groups_beyond_a_batch_go_on_in_the_next_step(cluster: Make) -> None:
     """More prompts than a batch takes: what is not over stops and goes on, behind its
     tokens, before the prompts of the next step."""

@@ -419,6 +419,16 @@ int ms_rollout_cancel_rid(struct ms_rollout *r, const char *rid)
 {
     struct ms_generate_event e = {.what = MS_CANCEL};
     int rc = ms_rollout_rid_parse(r, rid, &e.id);
+    struct request *q;
+    MS_ROLLOUT_ENTER(r, -ECHILD);
 
-    return rc < 0 ? rc : step_locked(r, &e);
+    if (rc == 0)
+        rc = ms_rollout_check(r);
+    if (rc < 0)
+        return rc;
+    ms_rollout_step(r, NULL); /* its end may be among what waits */
+    q = ms_map_find(&r->requests, e.id);
+    if (q && !q->sample->is_done)
+        q->is_unwanted = true; /* and what it has is no surplus to be kept */
+    return ms_rollout_step(r, &e);
 }
