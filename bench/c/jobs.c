@@ -194,7 +194,6 @@ static void wait_running(uint32_t count)
 static void start_job(uint32_t count)
 {
     Muster__SubmitJob submit = MUSTER__SUBMIT_JOB__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     char text[256];
     struct ms_error err = {0};
     struct ms_head_op *op;
@@ -208,9 +207,7 @@ static void start_job(uint32_t count)
              count);
     submit.folder = folder;
     submit.text = text;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB;
-    m.submit_job = &submit;
-    op = ms_head_request(head, &m);
+    op = ms_head_request(head, MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB, &submit);
     ms_head_op_wait(op, MS_NEVER);
     if (ms_head_op_result(op, &err) < 0)
         stop("submit", err.text);

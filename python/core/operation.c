@@ -36,7 +36,6 @@ static struct ms_head_op *begin(struct head *h, const char *verb, PyObject *fiel
 {
     const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(
         &muster__driver_to_head__descriptor, verb);
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     ProtobufCMessage *body;
     struct ms_head_op *op;
 
@@ -49,9 +48,7 @@ static struct ms_head_op *begin(struct head *h, const char *verb, PyObject *fiel
     body = core_message_parse(fields, f->descriptor);
     if (!body)
         return NULL;
-    m.body_case = (Muster__DriverToHead__BodyCase)f->id;
-    m.status = (Muster__StatusRequest *)body; /* the same place for all */
-    op = ms_head_request(h->head, &m);
+    op = ms_head_request(h->head, (Muster__DriverToHead__BodyCase)f->id, body);
     protobuf_c_message_free_unpacked(body, NULL);
     if (!op)
         PyErr_NoMemory();

@@ -188,12 +188,12 @@ static struct ms_head_op *
 find(struct muster_session *session, const char *name, struct muster_error *err)
 {
     Muster__FindCluster find = MUSTER__FIND_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     find.name = ms_capi_text(name);
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_FIND;
-    m.find = &find;
-    return ms_capi_done(ms_head_request(session->head, &m), MS_ANSWER_NS, err);
+    return ms_capi_done(
+        ms_head_request(session->head, MUSTER__DRIVER_TO_HEAD__BODY_FIND, &find),
+        MS_ANSWER_NS,
+        err);
 }
 
 /* In a submitted job also one that the controller has created, by its role. */

@@ -132,11 +132,7 @@ static struct ms_head_op *ask(struct muster_session *s,
                               int64_t timeout_ns,
                               struct muster_error *err)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    m.body_case = body;
-    m.find_group = group; /* the same place for all */
-    return ms_capi_done(ms_head_request(s->head, &m), timeout_ns, err);
+    return ms_capi_done(ms_head_request(s->head, body, group), timeout_ns, err);
 }
 
 static struct ms_head_op *ask_by_id(const struct muster_group *g,
@@ -217,14 +213,14 @@ static struct ms_head_op *place(struct muster_session *s,
                                 const struct muster_group_options *o,
                                 struct muster_error *err)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op = NULL;
     int rc = add_bundles(group, o);
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
-    m.place_group = group;
     if (rc == 0)
-        op = ms_capi_done(ms_head_request(s->head, &m), MS_ANSWER_NS, err);
+        op = ms_capi_done(
+            ms_head_request(s->head, MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP, group),
+            MS_ANSWER_NS,
+            err);
     else if (rc == -ENOMEM)
         ms_capi_no_memory(err);
     else

@@ -39,7 +39,6 @@ struct muster_resources *muster_resources_create(struct muster_session *session,
 {
     Muster__Scope scope = MUSTER__SCOPE__INIT;
     Muster__ResourcesRequest request = MUSTER__RESOURCES_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct muster_resources *r;
     struct ms_head_op *op;
 
@@ -48,9 +47,11 @@ struct muster_resources *muster_resources_create(struct muster_session *session,
     scope.num_nodes = num_nodes;
     set_limit(&scope, num_gpus_per_node);
     request.scope = &scope;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES;
-    m.resources = &request;
-    op = ms_capi_done(ms_head_request(session->head, &m), MS_ANSWER_NS, err);
+    op = ms_capi_done(ms_head_request(session->head,
+                                      MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES,
+                                      &request),
+                      MS_ANSWER_NS,
+                      err);
     if (!op)
         return NULL;
     r = resources_of(session, num_gpus_per_node, op);

@@ -21,7 +21,6 @@ const char *ms_capi_submitted(void)
 
 static json_t *ask_job(struct muster_session *s, struct muster_error *err)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     Muster__KvGet get = MUSTER__KV_GET__INIT;
     const Muster__KvEntry *entry;
     const char *name = ms_capi_submitted();
@@ -31,9 +30,10 @@ static json_t *ask_job(struct muster_session *s, struct muster_error *err)
 
     snprintf(key, sizeof key, MS_KV_JOB "%s%s", name ? "/" : "", name ? name : "");
     get.key = key;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_KV_GET;
-    m.kv_get = &get;
-    op = ms_capi_done(ms_head_request(s->head, &m), MS_ANSWER_NS, err);
+    op = ms_capi_done(
+        ms_head_request(s->head, MUSTER__DRIVER_TO_HEAD__BODY_KV_GET, &get),
+        MS_ANSWER_NS,
+        err);
     if (!op)
         return NULL;
     entry = (const Muster__KvEntry *)ms_head_op_message(op);

@@ -236,17 +236,22 @@ struct ms_head_op *ms_head_status(struct ms_head *h);
  * driver. */
 #define MS_KV_JOB "muster/job"
 
-/* Anything that a head can be asked (verbs.h): the result is what answers it in
- * proto/muster.proto. The message is borrowed until the call returns. In an embedded head
- * requests about places (place_group, find_group, remove_group, place_cluster, resources) have completed when this returns. Their errors are -ENOSPC (not on these nodes),
- * -EBUSY (held by others now) and -EAGAIN (no way was found), each with a table; -EEXIST (the
- * name), -ENOENT (no such group), -EBUSY of remove_group: a cluster stands in it. */
-struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m);
+/* Anything that a head can be asked (verbs.h): `body` is the message of that name in
+ * DriverToHead (proto/muster.proto), borrowed until the call returns; the result is what
+ * answers it there. In an embedded head requests about places (place_group, find_group,
+ * remove_group, place_cluster, resources) have completed when this returns. Their errors are
+ * -ENOSPC (not on these nodes), -EBUSY (held by others now) and -EAGAIN (no way was found),
+ * each with a table; -EEXIST (the name), -ENOENT (no such group), -EBUSY of remove_group: a
+ * cluster stands in it. */
+struct ms_head_op *ms_head_request(struct ms_head *h,
+                                   Muster__DriverToHead__BodyCase what,
+                                   const void *body);
 
 /* The same; on_done is called on the head's thread when it has completed. NULL: out of
  * memory, or a forked child, and it is never called. */
 struct ms_head_op *ms_head_request_then(struct ms_head *h,
-                                        const Muster__DriverToHead *m,
+                                        Muster__DriverToHead__BodyCase what,
+                                        const void *body,
                                         void (*on_done)(struct ms_head_op *op,
                                                         void *arg),
                                         void *arg);

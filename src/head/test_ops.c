@@ -54,11 +54,7 @@ const Muster__Status *ops_status(struct ms_head *h, struct ms_head_op **op)
 struct ms_head_op *
 ops_request(struct ms_head *h, Muster__DriverToHead__BodyCase what, void *body)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    m.body_case = what;
-    m.hello = body; /* all are pointers in a union */
-    return ms_head_request(h, &m);
+    return ms_head_request(h, what, body);
 }
 
 struct ms_head_op *ops_destroy(struct ms_head *h, const char *name, int64_t grace_ns)

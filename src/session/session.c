@@ -154,7 +154,6 @@ static void ask_death(void *arg, uint64_t uid)
 {
     struct ms_driver_session *s = arg;
     Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op;
     struct question *q;
 
@@ -167,9 +166,8 @@ static void ask_death(void *arg, uint64_t uid)
     }
     *q = (struct question){s, uid};
     death.uid = uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
-    m.ask_death = &death;
-    op = ms_head_request_then(s->head, &m, on_answered, q);
+    op = ms_head_request_then(
+        s->head, MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, &death, on_answered, q);
     if (!op)
         question_end(q);
     ms_head_op_unref(op);

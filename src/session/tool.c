@@ -56,7 +56,8 @@ static int wait_answer(const struct ms_tool *t,
 }
 
 static int ask(struct ms_tool *t,
-               const Muster__DriverToHead *m,
+               Muster__DriverToHead__BodyCase what,
+               const void *want,
                int64_t timeout_ns,
                int64_t until_ns,
                ProtobufCMessage **answer,
@@ -67,7 +68,7 @@ static int ask(struct ms_tool *t,
 
     if (rc < 0)
         return rc;
-    op = ms_head_request(t->head, m);
+    op = ms_head_request(t->head, what, want);
     rc = wait_answer(t, op, timeout_ns, until_ns, err);
     if (rc == 0 && ms_head_op_message(op)) {
         *answer = ms_proto_copy(ms_head_op_message(op));
@@ -88,15 +89,13 @@ int ms_tool_ask(struct ms_tool *t,
                 struct ms_error *err)
 {
     int64_t until_ns = ms_now_ns() + patience_ns(t);
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_error why = {0};
     int rc;
 
     *answer = NULL;
-    m.body_case = what;
-    m.status = (Muster__StatusRequest *)(uintptr_t)want; /* any body: a union */
     /* one that has just started again does not know yet what runs */
-    while ((rc = ask(t, &m, timeout_ns, until_ns, answer, &why)) == -EREMOTEIO &&
+    while ((rc = ask(t, what, want, timeout_ns, until_ns, answer, &why)) ==
+               -EREMOTEIO &&
            why.code == -EAGAIN && ms_now_ns() < until_ns)
         poll(NULL, 0, PAUSE_MS);
     if (rc < 0 && err)

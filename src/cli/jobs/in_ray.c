@@ -149,7 +149,6 @@ static int open_head(struct hosting *h, struct ms_error *err)
 /* One that the head before had is there already. */
 static int submit(struct hosting *h, struct ms_error *err)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     Muster__SubmitJob job = MUSTER__SUBMIT_JOB__INIT;
     Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
@@ -176,9 +175,7 @@ static int submit(struct hosting *h, struct ms_error *err)
     job.context = &context;
     context.env = env.entries;
     context.n_env = env.count;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB;
-    m.submit_job = &job;
-    op = ms_head_request(h->head, &m);
+    op = ms_head_request(h->head, MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB, &job);
     ms_head_op_wait(op, MS_NEVER);
     rc = ms_head_op_result(op, err);
     ms_head_op_unref(op);
@@ -230,14 +227,12 @@ static void ask(void *arg)
 {
     struct hosting *h = arg;
     Muster__AskJobEvents want = MUSTER__ASK_JOB_EVENTS__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     want.name = ms_field_text(h->name);
     want.after = h->after;
     want.wait_ns = (uint64_t)ASK_NS;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_JOB_EVENTS;
-    m.job_events = &want;
-    h->asked = ms_head_request_then(h->head, &m, post_events, h);
+    h->asked = ms_head_request_then(
+        h->head, MUSTER__DRIVER_TO_HEAD__BODY_JOB_EVENTS, &want, post_events, h);
     if (!h->asked)
         ms_loop_stop(h->loop);
 }
@@ -246,15 +241,12 @@ static void ask(void *arg)
 static enum ms_exit code_of(struct hosting *h)
 {
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op;
     const Muster__JobStatus *s;
     int code = 0;
 
     want.name = ms_field_text(h->name);
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB;
-    m.get_job = &want;
-    op = ms_head_request(h->head, &m);
+    op = ms_head_request(h->head, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want);
     ms_head_op_wait(op, MS_NEVER);
     if (ms_head_op_result(op, NULL) == 0) {
         s = (const Muster__JobStatus *)ms_head_op_message(op);

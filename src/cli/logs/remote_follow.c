@@ -91,13 +91,11 @@ static bool ask(struct follow *f,
                 size_t log)
 {
     struct question *q = calloc(1, sizeof *q);
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    m.body_case = what;
-    m.status = (Muster__StatusRequest *)(uintptr_t)want; /* any body: a union */
     if (q) {
         *q = (struct question){.follow = f, .kind = kind, .log = log};
-        q->op = ms_head_request_then(f->logs->target->tool.head, &m, on_done, q);
+        q->op =
+            ms_head_request_then(f->logs->target->tool.head, what, want, on_done, q);
     }
     if (q && q->op) {
         ms_list_add_tail(&f->questions, &q->link);

@@ -160,7 +160,6 @@ static int tell_roles(struct ms_job_run *j, struct ms_error *err)
     json_t *roles = ms_job_roles_json(j->run->job, slash ? slash + 1 : path);
     MS_CLEANUP(ms_cleanup_free) char *text = json_dumps(roles, JSON_COMPACT);
     Muster__KvPut put = MUSTER__KV_PUT__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op;
     int rc;
 
@@ -170,9 +169,7 @@ static int tell_roles(struct ms_job_run *j, struct ms_error *err)
     put.key = (char *)(uintptr_t)MS_KV_JOB;
     put.value = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
     put.owner = MUSTER__KV_OWNER__KV_NONE;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT;
-    m.kv_put = &put;
-    op = ms_head_request(j->head, &m);
+    op = ms_head_request(j->head, MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT, &put);
     ms_head_op_wait(op, MS_NEVER);
     rc = ms_head_op_result(op, err);
     ms_head_op_unref(op);
@@ -183,28 +180,27 @@ static int reserve(struct ms_job_run *j, struct ms_error *err)
 {
     Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
     Muster__Reserve reserve = MUSTER__RESERVE__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     pieces.name = (char *)(uintptr_t)j->run->key;
     pieces.timeout_ns = (uint64_t)j->run->timeout_ns;
     reserve.pieces = &pieces;
     reserve.whole = true;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESERVE;
-    m.reserve = &reserve;
-    j->reserving = ms_head_request_then(j->head, &m, post_reserved, j);
+    j->reserving = ms_head_request_then(
+        j->head, MUSTER__DRIVER_TO_HEAD__BODY_RESERVE, &reserve, post_reserved, j);
     return j->reserving ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
 void ms_job_run_release(struct ms_job_run *j)
 {
     Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     j->is_over = true;
     release.key = (char *)(uintptr_t)j->run->key;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
-    m.release_pieces = &release;
-    j->releasing = ms_head_request_then(j->head, &m, post_released, j);
+    j->releasing = ms_head_request_then(j->head,
+                                        MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES,
+                                        &release,
+                                        post_released,
+                                        j);
     if (!j->releasing)
         ms_loop_stop(j->loop); /* stopping the head does the same, without a word */
 }

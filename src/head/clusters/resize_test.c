@@ -102,14 +102,11 @@ static struct ms_head_op *resize_with(uint32_t world_size, uint64_t memory)
 {
     static char name[] = "actor";
     Muster__ResizeCluster resize = MUSTER__RESIZE_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     resize.cluster = name;
     resize.world_size = world_size;
     resize.memory = memory;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
-    m.resize = &resize;
-    return ms_head_request(driver, &m);
+    return ms_head_request(driver, MUSTER__DRIVER_TO_HEAD__BODY_RESIZE, &resize);
 }
 
 /* Of a node's 1 GiB. */

@@ -77,15 +77,12 @@ static void look(struct ms_head *h, struct worker out[2])
 static uint64_t successor(struct ms_head *h, uint64_t uid)
 {
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op;
     const Muster__Successor *s;
     uint64_t now;
 
     ask.uid = uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
-    m.ask_successor = &ask;
-    op = ms_head_request(h, &m);
+    op = ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, &ask);
     s = (const Muster__Successor *)ops_message(op);
     now = s->worker ? s->worker->uid : 0;
     ms_head_op_unref(op);
@@ -229,7 +226,6 @@ static void test_what_cannot_be_restarted(void **state)
 static void test_successors_are_asked_meanwhile(void **state)
 {
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op, *question;
     struct worker before[2], now[2];
 
@@ -240,9 +236,8 @@ static void test_successors_are_asked_meanwhile(void **state)
     op = restart_one(1);
     test_agent_wait_started(b, 2);
     ask.uid = before[1].uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
-    m.ask_successor = &ask;
-    question = ms_head_request(driver, &m);
+    question =
+        ms_head_request(driver, MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, &ask);
     ops_expect(ms_head_status(driver), 0, NULL); /* it has arrived */
     assert_int_equal(ms_head_op_result(question, NULL), -EINPROGRESS);
     test_agent_answer(b);
@@ -432,7 +427,6 @@ static uint64_t place_group(uint32_t count, uint64_t memory)
 {
     Muster__BundleSpec bundle = MUSTER__BUNDLE_SPEC__INIT, *list[] = {&bundle};
     Muster__PlaceGroup group = MUSTER__PLACE_GROUP__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op;
     uint64_t id;
 
@@ -440,9 +434,7 @@ static uint64_t place_group(uint32_t count, uint64_t memory)
     bundle.count = count;
     group.bundles = list;
     group.n_bundles = 1;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
-    m.place_group = &group;
-    op = ms_head_request(driver, &m);
+    op = ms_head_request(driver, MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP, &group);
     id = ((const Muster__GroupStatus *)ops_message(op))->id;
     ms_head_op_unref(op);
     return id;

@@ -54,17 +54,15 @@ static void on_done(struct ms_head_op *op, void *arg)
 static void end_cluster(struct stop *s, const struct ms_cluster *c, uint64_t grace_ns)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op;
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
-    m.destroy = &destroy;
     destroy.name = ms_field_text(c->name);
     destroy.grace_ns = grace_ns;
     s->done.clusters++;
     s->done.workers += (uint32_t)c->live;
     s->open++;
-    op = ms_head_request_then(s->head, &m, on_done, s);
+    op = ms_head_request_then(
+        s->head, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy, on_done, s);
     if (!op) {
         s->open--;
         ms_error_set(&s->why, -ENOMEM, "out of memory");

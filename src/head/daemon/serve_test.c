@@ -96,12 +96,9 @@ static void test_a_node_ends_while_a_cluster_is_made(void **state)
 static struct ms_head_op *ask_death(struct ms_head *h, uint64_t uid)
 {
     Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     death.uid = uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
-    m.ask_death = &death;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, &death);
 }
 
 static void test_drivers_have_their_own(void **state)
@@ -147,13 +144,10 @@ static void test_drivers_have_their_own(void **state)
 static struct ms_head_op *ask_stop(struct ms_head *h, const char *cluster, bool head)
 {
     Muster__StopRequest stop = MUSTER__STOP_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     stop.cluster = (char *)(uintptr_t)cluster;
     stop.head = head;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STOP;
-    m.stop = &stop;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_STOP, &stop);
 }
 
 /* Who may ask is looked up where it arrives. */

@@ -133,7 +133,6 @@ static struct ms_head_op *ask(struct ms_head *h, const struct wish *w)
     Muster__BundleSpec bundle = MUSTER__BUNDLE_SPEC__INIT, *list[] = {&bundle};
     Muster__PlaceGroup pieces = MUSTER__PLACE_GROUP__INIT;
     Muster__Reserve reserve = MUSTER__RESERVE__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     snprintf(key, sizeof key, "%s", w->key);
     bundle.count = w->count;
@@ -146,9 +145,7 @@ static struct ms_head_op *ask(struct ms_head *h, const struct wish *w)
         (uint64_t)(w->timeout_ns ? w->timeout_ns : SOON_S * MS_NS_PER_S);
     reserve.pieces = &pieces;
     reserve.more = w->is_more;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESERVE;
-    m.reserve = &reserve;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESERVE, &reserve);
 }
 
 /* A gang of that many, each of one CPU. */
@@ -162,28 +159,22 @@ give_back(struct ms_head *h, const char *key, const uint32_t *numbers, size_t co
 {
     char copy[MS_ORCH_KEY_MAX + 8];
     Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     snprintf(copy, sizeof copy, "%s", key);
     release.key = copy;
     release.numbers = (uint32_t *)(uintptr_t)numbers;
     release.n_numbers = count;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
-    m.release_pieces = &release;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES, &release);
 }
 
 static struct ms_head_op *describe(struct ms_head *h, const char *key)
 {
     char copy[MS_ORCH_KEY_MAX + 8];
     Muster__ReservationRef ref = MUSTER__RESERVATION_REF__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     snprintf(copy, sizeof copy, "%s", key);
     ref.key = copy;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESERVATION;
-    m.reservation = &ref;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESERVATION, &ref);
 }
 
 /* What a request that must succeed says of a reservation: "0 n0 running, 1 n1 running" */

@@ -116,7 +116,8 @@ static void on_answer(struct ms_head_op *op, void *arg)
 }
 
 void ms_doing_ask(struct ms_job_doing *d,
-                  const Muster__DriverToHead *m,
+                  Muster__DriverToHead__BodyCase what,
+                  const void *body,
                   void (*next)(struct ms_job_doing *d,
                                int rc,
                                const struct ms_error *why))
@@ -126,7 +127,7 @@ void ms_doing_ask(struct ms_job_doing *d,
     d->next = next;
     d->op = NULL;
     d->is_asked = true;
-    if (ms_head_request_then(d->job->jobs->head, m, on_answer, d))
+    if (ms_head_request_then(d->job->jobs->head, what, body, on_answer, d))
         return;
     d->is_asked = false;
     next(d, -ENOMEM, &why);

@@ -42,9 +42,10 @@ void ms_doing_failed(struct ms_job_doing *d,
                      const char *text);
 /* By the code of an error. */
 void ms_doing_failed_with(struct ms_job_doing *d, int rc, const struct ms_error *why);
-/* Ask the head; then `next`. */
+/* Ask the head (`body` as in ms_head_request); then `next`. */
 void ms_doing_ask(struct ms_job_doing *d,
-                  const Muster__DriverToHead *m,
+                  Muster__DriverToHead__BodyCase what,
+                  const void *body,
                   void (*next)(struct ms_job_doing *d,
                                int rc,
                                const struct ms_error *why));

@@ -281,15 +281,12 @@ ask_destroy(struct ms_job_doing *d,
             void (*next)(struct ms_job_doing *d, int rc, const struct ms_error *why))
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     char name[MS_NAME_MAX + 1];
 
     ms_hosted_cluster(d->job, d->role, name);
     destroy.name = name;
     destroy.grace_ns = (uint64_t)grace_ns;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
-    m.destroy = &destroy;
-    ms_doing_ask(d, &m, next);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy, next);
 }
 
 /* What is not there has ended. */
@@ -325,12 +322,9 @@ void ms_act_stop_driver(struct ms_job_doing *d)
 static void ask_create(struct ms_job_doing *d, Muster__ClusterSpec *spec)
 {
     Muster__CreateCluster create = MUSTER__CREATE_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     create.spec = spec;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_CREATE;
-    m.create = &create;
-    ms_doing_ask(d, &m, on_made);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_CREATE, &create, on_made);
     muster__cluster_spec__free_unpacked(spec, NULL);
 }
 
@@ -429,7 +423,6 @@ static void ask_restart(struct ms_job_doing *d)
 {
     MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_trusted(d->job);
     Muster__RestartWorkers restart = MUSTER__RESTART_WORKERS__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     char name[MS_NAME_MAX + 1];
 
     ms_hosted_cluster(d->job, d->role, name);
@@ -442,9 +435,7 @@ static void ask_restart(struct ms_job_doing *d)
     restart.n_nodes = ms_field_count(nodes);
     restart.memory = memory_of(d);
     restart.grace_ns = (uint64_t)GRACE_NS;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTART;
-    m.restart = &restart;
-    ms_doing_ask(d, &m, on_made);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_RESTART, &restart, on_made);
 }
 
 /* One that is whole again because an answer was lost: these ranks have new processes. */
@@ -514,7 +505,6 @@ void ms_act_resize(struct ms_job_doing *d)
 {
     MS_CLEANUP(ms_cleanup_free) const char **nodes = ms_machines_trusted(d->job);
     Muster__ResizeCluster resize = MUSTER__RESIZE_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     const struct ms_cluster *c = cluster_of(d);
     char name[MS_NAME_MAX + 1];
 
@@ -537,9 +527,7 @@ void ms_act_resize(struct ms_job_doing *d)
     resize.nodes = ms_field_strings(nodes); /* also those that have come since */
     resize.n_nodes = ms_field_count(nodes);
     resize.grace_ns = (uint64_t)GRACE_NS;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
-    m.resize = &resize;
-    ms_doing_ask(d, &m, on_resized);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_RESIZE, &resize, on_resized);
 }
 
 /* ---- what was given up ------------------------------------------------------------- */
@@ -563,7 +551,6 @@ static void keep_living(struct ms_job_doing *d, const struct ms_cluster *c)
 void ms_act_end_strays(struct ms_job_doing *d)
 {
     Muster__RestartWorkers end = MUSTER__RESTART_WORKERS__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     const struct ms_cluster *c = cluster_of(d);
     char name[MS_NAME_MAX + 1];
 
@@ -583,7 +570,5 @@ void ms_act_end_strays(struct ms_job_doing *d)
     end.n_ranks = d->rank_count;
     end.grace_ns = (uint64_t)GRACE_NS;
     end.end_only = true;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTART;
-    m.restart = &end;
-    ms_doing_ask(d, &m, on_destroyed);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_RESTART, &end, on_destroyed);
 }

@@ -66,13 +66,14 @@ static void on_ended(struct ms_head_op *op, void *arg)
 static void end_cluster(const struct ms_hosted *job, const char *name)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     destroy.name = (char *)(uintptr_t)name;
     destroy.grace_ns = GRACE_NS;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
-    m.destroy = &destroy;
-    ms_head_request_then(job->jobs->head, &m, on_ended, NULL);
+    ms_head_request_then(job->jobs->head,
+                         MUSTER__DRIVER_TO_HEAD__BODY_DESTROY,
+                         &destroy,
+                         on_ended,
+                         NULL);
 }
 
 /* What the head before had begun. */
@@ -212,7 +213,6 @@ static int ask_create(struct ms_job_checking *c, struct run *r, struct ms_error 
 {
     const char *nodes[] = {c->names[r->pair.a], c->names[r->pair.b]};
     Muster__CreateCluster create = MUSTER__CREATE_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct question *q = calloc(1, sizeof *q);
     int rc = 0;
 
@@ -225,10 +225,12 @@ static int ask_create(struct ms_job_checking *c, struct run *r, struct ms_error 
     }
     *q = (struct question){.jobs = c->job->jobs, .id = c->job->id};
     memcpy(q->cluster, r->cluster, sizeof q->cluster);
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_CREATE;
-    m.create = &create;
     r->asked_ns = ms_now_ns();
-    if (!ms_head_request_then(c->job->jobs->head, &m, on_created, q)) {
+    if (!ms_head_request_then(c->job->jobs->head,
+                              MUSTER__DRIVER_TO_HEAD__BODY_CREATE,
+                              &create,
+                              on_created,
+                              q)) {
         free(q);
         rc = ms_error_set(err, -ENOMEM, "out of memory");
     }

@@ -86,7 +86,6 @@ static void on_told(struct ms_job_doing *d, int rc, const struct ms_error *why)
 void ms_act_drain(struct ms_job_doing *d)
 {
     Muster__ResizeCluster resize = MUSTER__RESIZE_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     char name[MS_NAME_MAX + 1];
 
     if (ms_timer_init(&d->timer, d->job->jobs->head->loop, look, d) < 0) {
@@ -97,7 +96,5 @@ void ms_act_drain(struct ms_job_doing *d)
     resize.cluster = (char *)(uintptr_t)ms_hosted_cluster(d->job, d->role, name);
     resize.world_size = d->count;
     resize.drain = true;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
-    m.resize = &resize;
-    ms_doing_ask(d, &m, on_told);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_RESIZE, &resize, on_told);
 }

@@ -167,7 +167,11 @@ static bool ask(struct ms_hosted *job, struct more *m)
     r.reserve.more = true;
     r.reserve.nodes = m->nodes;
     r.reserve.n_nodes = m->count;
-    return ms_head_request_then(job->jobs->head, &r.request, on_more, m) != NULL;
+    return ms_head_request_then(job->jobs->head,
+                                MUSTER__DRIVER_TO_HEAD__BODY_RESERVE,
+                                &r.reserve,
+                                on_more,
+                                m) != NULL;
 }
 
 /* Take that much of what is left. False: there is less. */

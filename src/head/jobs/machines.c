@@ -152,15 +152,12 @@ void ms_reserve_fill(const struct ms_hosted *job, struct ms_job_reserve *r)
 {
     muster__place_group__init(&r->pieces);
     muster__reserve__init(&r->reserve);
-    muster__driver_to_head__init(&r->request);
     r->pieces.name = (char *)(uintptr_t)job->key;
     r->pieces.timeout_ns = job->file.timeout_s
                                ? job->file.timeout_s * (uint64_t)MS_NS_PER_S
                                : (uint64_t)RESERVE_NS;
     r->reserve.pieces = &r->pieces;
     r->reserve.whole = true;
-    r->request.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESERVE;
-    r->request.reserve = &r->reserve;
 }
 
 void ms_reserve_fill_least(const struct ms_hosted *job, struct ms_job_reserve *r)
@@ -226,7 +223,7 @@ void ms_act_reserve(struct ms_job_doing *d)
     }
     ms_grow_forget(job);
     ms_reserve_fill_least(job, &r);
-    ms_doing_ask(d, &r.request, on_reserved);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_RESERVE, &r.reserve, on_reserved);
 }
 
 static void on_released(struct ms_job_doing *d, int rc, const struct ms_error *why)
@@ -241,7 +238,6 @@ static void on_released(struct ms_job_doing *d, int rc, const struct ms_error *w
 void ms_act_release(struct ms_job_doing *d)
 {
     Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_error why = {0};
 
     ms_timer_cancel(&d->job->mend);
@@ -256,9 +252,7 @@ void ms_act_release(struct ms_job_doing *d)
         return;
     }
     release.key = d->job->key;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
-    m.release_pieces = &release;
-    ms_doing_ask(d, &m, on_released);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES, &release, on_released);
 }
 
 /* Nothing new is placed there (ms_machines_trusted). Who lends other machines is told; the

@@ -26,11 +26,10 @@ void ms_act_release(struct ms_job_doing *d);
 void ms_act_avoid(struct ms_job_doing *d, const char *node, const char *reason);
 int ms_machines_init(struct ms_hosted *job, struct ms_error *err);
 void ms_machines_finish(struct ms_hosted *job);
-/* A request for machines of the job; the message borrows from the others. */
+/* A request for machines of the job; `reserve` borrows from `pieces`. */
 struct ms_job_reserve {
     Muster__PlaceGroup pieces;
     Muster__Reserve reserve;
-    Muster__DriverToHead request;
 };
 void ms_reserve_fill(const struct ms_hosted *job, struct ms_job_reserve *r);
 /* Of the nodes that it needs. */

@@ -90,8 +90,11 @@ void ms_mend_begin_again(struct ms_hosted *job)
     struct mend *m = mend_create(job, 0);
 
     ms_reserve_fill_least(job, &r);
-    job->is_mending =
-        m && ms_head_request_then(head_of(job), &r.request, on_again, m) != NULL;
+    job->is_mending = m && ms_head_request_then(head_of(job),
+                                                MUSTER__DRIVER_TO_HEAD__BODY_RESERVE,
+                                                &r.reserve,
+                                                on_again,
+                                                m) != NULL;
     if (!job->is_mending)
         free(m);
 }
@@ -133,7 +136,11 @@ static bool ask_mend(struct ms_hosted *job, struct mend *m)
     r.reserve.more = true;
     r.reserve.nodes = &m->node;
     r.reserve.n_nodes = 1;
-    return ms_head_request_then(head_of(job), &r.request, on_mended, m) != NULL;
+    return ms_head_request_then(head_of(job),
+                                MUSTER__DRIVER_TO_HEAD__BODY_RESERVE,
+                                &r.reserve,
+                                on_mended,
+                                m) != NULL;
 }
 
 /* If it was not, the timer tries again; unless all is given back meanwhile. */
@@ -159,14 +166,15 @@ static void on_given_back(struct ms_head_op *op, void *arg)
 static bool give_back(struct ms_hosted *job, uint32_t number, struct mend *m)
 {
     Muster__ReleasePieces release = MUSTER__RELEASE_PIECES__INIT;
-    Muster__DriverToHead r = MUSTER__DRIVER_TO_HEAD__INIT;
 
     release.key = job->key;
     release.numbers = &number;
     release.n_numbers = 1;
-    r.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES;
-    r.release_pieces = &release;
-    return ms_head_request_then(head_of(job), &r, on_given_back, m) != NULL;
+    return ms_head_request_then(head_of(job),
+                                MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES,
+                                &release,
+                                on_given_back,
+                                m) != NULL;
 }
 
 static void begin_mend(struct ms_hosted *job, uint32_t number, uint32_t node)

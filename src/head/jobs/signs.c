@@ -313,18 +313,10 @@ static void on_looked(struct ms_head_op *op, void *arg)
     free(q);
 }
 
-static void fill(Muster__StatusRequest *ask, Muster__DriverToHead *m)
-{
-    ask->activity = true;
-    m->body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
-    m->status = ask;
-}
-
 static void on_look(void *arg)
 {
     struct ms_hosted *job = arg;
     Muster__StatusRequest ask = MUSTER__STATUS_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct question *q;
 
     job->is_looking = false;
@@ -334,9 +326,13 @@ static void on_look(void *arg)
     q = calloc(1, sizeof *q);
     if (q) {
         *q = (struct question){job->jobs, job->id, ms_now_ns()};
-        fill(&ask, &m);
+        ask.activity = true;
         job->is_looking = true;
-        if (ms_head_request_then(job->jobs->head, &m, on_looked, q))
+        if (ms_head_request_then(job->jobs->head,
+                                 MUSTER__DRIVER_TO_HEAD__BODY_STATUS,
+                                 &ask,
+                                 on_looked,
+                                 q))
             return;
         job->is_looking = false;
         free(q);
@@ -466,20 +462,18 @@ void ms_doing_ask_activity(struct ms_job_doing *d,
                                         const struct ms_error *why))
 {
     Muster__StatusRequest ask = MUSTER__STATUS_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    fill(&ask, &m);
-    ms_doing_ask(d, &m, next);
+    ask.activity = true;
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &ask, next);
 }
 
 void ms_act_dump_stacks(struct ms_job_doing *d)
 {
     Muster__StatusRequest ask = MUSTER__STATUS_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     char name[MS_NAME_MAX + 1];
 
-    fill(&ask, &m);
+    ask.activity = true;
     ask.stacks_of = name;
     ms_hosted_cluster(d->job, d->role, name);
-    ms_doing_ask(d, &m, on_stacks);
+    ms_doing_ask(d, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &ask, on_stacks);
 }

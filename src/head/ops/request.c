@@ -51,40 +51,57 @@ static void give_up(struct ms_head_op *op)
     ms_head_op_unref(op);
 }
 
+/* It borrows the body. */
+static Muster__DriverToHead message_of(Muster__DriverToHead__BodyCase what,
+                                       const void *body)
+{
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    m.body_case = what;
+    m.hello = (Muster__LinkHello *)(uintptr_t)body; /* all are pointers in a union */
+    return m;
+}
+
 /* NULL: out of memory, or a forked child. */
-static struct ms_head_op *create(struct ms_head *h, const Muster__DriverToHead *m)
+static struct ms_head_op *
+create(struct ms_head *h, Muster__DriverToHead__BodyCase what, const void *body)
 {
     struct ms_head_op *op = ms_head_op_create(h);
+    const Muster__DriverToHead m = message_of(what, body);
 
     if (!op)
         return NULL;
     if (h->uplink)
         op->run = ms_uplink_ask_run;
-    op->request = (Muster__DriverToHead *)ms_proto_copy(&m->base);
+    op->request = (Muster__DriverToHead *)ms_proto_copy(&m.base);
     if (op->request)
         return op;
     give_up(op);
     return NULL;
 }
 
-/* Here and now; `m` is not kept. */
-static struct ms_head_op *run_now(struct ms_head *h, const Muster__DriverToHead *m)
+/* Here and now; `body` is not kept. */
+static struct ms_head_op *
+run_now(struct ms_head *h, Muster__DriverToHead__BodyCase what, const void *body)
 {
     struct ms_head_op *op = ms_head_op_create(h);
+    Muster__DriverToHead m = message_of(what, body);
 
     if (!op)
         return NULL;
-    op->request = (Muster__DriverToHead *)(uintptr_t)m;
+    op->request = &m;
     ms_head_op_run(op);
     op->request = NULL;
     return op;
 }
 
-struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m)
+struct ms_head_op *ms_head_request(struct ms_head *h,
+                                   Muster__DriverToHead__BodyCase what,
+                                   const void *body)
 {
-    const struct ms_verb *v = ms_verb_find(m->body_case);
+    const struct ms_verb *v = ms_verb_find(what);
     bool is_now = v && v->on_any_thread && !h->uplink;
-    struct ms_head_op *op = is_now ? run_now(h, m) : create(h, m);
+    struct ms_head_op *op = is_now ? run_now(h, what, body) : create(h, what, body);
 
     if (!op)
         return ms_head_op_refused(h);
@@ -92,12 +109,13 @@ struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead
 }
 
 struct ms_head_op *ms_head_request_then(struct ms_head *h,
-                                        const Muster__DriverToHead *m,
+                                        Muster__DriverToHead__BodyCase what,
+                                        const void *body,
                                         void (*on_done)(struct ms_head_op *op,
                                                         void *arg),
                                         void *arg)
 {
-    struct ms_head_op *op = create(h, m);
+    struct ms_head_op *op = create(h, what, body);
 
     if (!op)
         return NULL;
@@ -112,17 +130,6 @@ struct ms_head_op *ms_head_request_then(struct ms_head *h,
 
 /* ---- what is asked for most ------------------------------------------------------ */
 
-/* `body` is the message of that name in DriverToHead, borrowed. */
-static struct ms_head_op *
-request(struct ms_head *h, Muster__DriverToHead__BodyCase what, const void *body)
-{
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    m.body_case = what;
-    m.hello = (Muster__LinkHello *)(uintptr_t)body; /* all are pointers in a union */
-    return ms_head_request(h, &m);
-}
-
 static uint64_t as_unsigned(int64_t ns)
 {
     return ns > 0 ? (uint64_t)ns : 0;
@@ -132,7 +139,7 @@ struct ms_head_op *ms_head_status(struct ms_head *h)
 {
     const Muster__StatusRequest status = MUSTER__STATUS_REQUEST__INIT;
 
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &status);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &status);
 }
 
 struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
@@ -143,7 +150,7 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
 
     create.spec = (Muster__ClusterSpec *)(uintptr_t)spec;
     create.wait_ns = as_unsigned(wait_ns);
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_CREATE, &create);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_CREATE, &create);
 }
 
 struct ms_head_op *ms_head_destroy_cluster(
@@ -155,13 +162,13 @@ struct ms_head_op *ms_head_destroy_cluster(
     destroy.grace_ns = as_unsigned(grace_ns);
     destroy.own = own;
     destroy.uid = uid;
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
 }
 
 struct ms_head_op *ms_head_restart(struct ms_head *h,
                                    const Muster__RestartWorkers *what)
 {
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESTART, what);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESTART, what);
 }
 
 struct ms_head_op *ms_head_resize(struct ms_head *h,
@@ -174,7 +181,7 @@ struct ms_head_op *ms_head_resize(struct ms_head *h,
     resize.cluster = ms_field_text(cluster);
     resize.world_size = world_size;
     resize.grace_ns = as_unsigned(grace_ns);
-    return request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESIZE, &resize);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESIZE, &resize);
 }
 
 static void on_successor(struct ms_head_op *op, void *arg)
@@ -192,12 +199,10 @@ void ms_head_request_successor(struct ms_head *h,
                                void *arg)
 {
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     ask.uid = uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
-    m.ask_successor = &ask;
-    ms_head_op_unref(ms_head_request_then(h, &m, on_done, arg));
+    ms_head_op_unref(ms_head_request_then(
+        h, MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, &ask, on_done, arg));
 }
 
 void ms_head_ask_successor(struct ms_head *h, uint64_t uid)

@@ -39,27 +39,21 @@ ask_group(struct ms_head *h, uint32_t devices, uint64_t timeout_ns)
 {
     Muster__BundleSpec bundle = MUSTER__BUNDLE_SPEC__INIT, *list[] = {&bundle};
     Muster__PlaceGroup group = MUSTER__PLACE_GROUP__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     bundle.devices = devices;
     group.bundles = list;
     group.n_bundles = 1;
     group.timeout_ns = timeout_ns;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
-    m.place_group = &group;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP, &group);
 }
 
 static struct ms_head_op *
 about_group(struct ms_head *h, Muster__DriverToHead__BodyCase body, uint64_t id)
 {
     Muster__GroupRef ref = MUSTER__GROUP_REF__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     ref.id = id;
-    m.body_case = body;
-    m.find_group = &ref;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, body, &ref);
 }
 
 /* Whoever waits for the group is known at the head: what a driver asks is read in order. */
@@ -106,27 +100,21 @@ create(struct ms_head *h, const char *name, uint32_t first, uint32_t cpu_milli)
 /* Where would it go? */
 static struct ms_head_op *plan(struct ms_head *h, const char *name, uint32_t cpu_milli)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct spec s;
 
     cluster_spec(&s, name, 2, cpu_milli);
     s.place.name = s.message.name;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_CLUSTER;
-    m.place_cluster = &s.place;
-    return ms_head_request(h, &m);
+    return ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_PLACE_CLUSTER, &s.place);
 }
 
 /* CPUs of node "a" that somebody holds, in thousandths. */
 static uint64_t held_cpus(struct ms_head *h)
 {
     Muster__ResourcesRequest ask = MUSTER__RESOURCES_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op;
     uint64_t held;
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES;
-    m.resources = &ask;
-    op = ms_head_request(h, &m);
+    op = ms_head_request(h, MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES, &ask);
     held = ((const Muster__Resources *)ops_message(op))->nodes[0]->cpu_milli_held;
     ms_head_op_unref(op);
     return held;

@@ -227,7 +227,6 @@ static void on_piece(struct ms_head_op *op, void *arg)
 
 static void ask_piece(struct job_log *l)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     Muster__ReadLog want = MUSTER__READ_LOG__INIT;
 
     want.node = l->job->log_nodes[l->at];
@@ -236,9 +235,8 @@ static void ask_piece(struct job_log *l)
     want.offset = l->offset;
     want.since_ns = (uint64_t)l->since_ns;
     want.lines_max = (uint64_t)l->most;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
-    m.read_log = &want;
-    l->op = ms_head_request_then(l->wait.rest->head, &m, on_piece, l);
+    l->op = ms_head_request_then(
+        l->wait.rest->head, MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG, &want, on_piece, l);
     if (!l->op)
         fail(l, 503, "out of memory");
 }
@@ -276,7 +274,6 @@ static void on_job(struct ms_head_op *op, void *arg)
 
 void ms_rest_job_logs(const struct rest_ask *ask)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     Muster__JobRef want = MUSTER__JOB_REF__INIT;
     int64_t most = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
     int64_t since_ns = 0;
@@ -299,9 +296,8 @@ void ms_rest_job_logs(const struct rest_ask *ask)
     snprintf(l->name, sizeof l->name, "%s", ask->name);
     ms_rest_wait_begin(&l->wait, ask);
     want.name = l->name;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB;
-    m.get_job = &want;
-    l->op = ms_head_request_then(ask->rest->head, &m, on_job, l);
+    l->op = ms_head_request_then(
+        ask->rest->head, MUSTER__DRIVER_TO_HEAD__BODY_GET_JOB, &want, on_job, l);
     if (!l->op)
         fail(l, 503, "out of memory");
 }

@@ -258,11 +258,11 @@ static void remote_done(struct ms_head_op *op, void *arg)
 
 static void remote_ask(struct remote_log *f)
 {
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
-    m.read_log = f->want;
-    f->op = ms_head_request_then(f->wait.rest->head, &m, remote_done, f);
+    f->op = ms_head_request_then(f->wait.rest->head,
+                                 MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
+                                 f->want,
+                                 remote_done,
+                                 f);
     if (!f->op)
         remote_fail(f, 503, "out of memory");
 }

@@ -43,12 +43,10 @@ static void on_looked(struct ms_head_op *op, void *arg)
 static struct ms_head_op *ask_for_activity(struct looking *l)
 {
     Muster__StatusRequest want = MUSTER__STATUS_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     want.activity = true;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
-    m.status = &want;
-    return ms_head_request_then(l->wait.rest->head, &m, on_looked, l);
+    return ms_head_request_then(
+        l->wait.rest->head, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &want, on_looked, l);
 }
 
 static void look_now(const struct rest_ask *ask)
