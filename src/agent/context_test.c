@@ -1,3 +1,5 @@
+/* context_test.c - tests of context.h: what the workers of one driver are started
+ * with */
 #include "agent/context.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* exec_test.c - tests of exec.h: fork and execute a child with exactly what it is
+ * to have */
 #include "agent/exec.h"
 #include "base/cleanup.h"
 

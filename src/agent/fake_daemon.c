@@ -1,3 +1,4 @@
+/* fake_daemon.c - a daemon head for the tests of agents that dial */
 #include "agent/fake_daemon.h"
 #include "agent/agent.h"
 #include "base/cleanup.h"

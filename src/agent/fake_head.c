@@ -1,3 +1,4 @@
+/* fake_head.c - a head for the agent's tests */
 #include "agent/fake_head.h"
 #include "agent/agent.h"
 #include "base/cleanup.h"

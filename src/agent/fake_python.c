@@ -1,3 +1,4 @@
+/* fake_python.c - a zygote without an interpreter, for the agent's tests */
 #include "agent/fake_python.h"
 #include "agent/zygotes/process.h"
 #include "base/clock.h"

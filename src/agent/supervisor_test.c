@@ -1,3 +1,5 @@
+/* supervisor_test.c - tests of supervisor.h: the process above an agent, which
+ * outlives it and ends what is left */
 #include "agent/supervisor.h"
 #include "base/cleanup.h"
 #include "io/supervised.h"

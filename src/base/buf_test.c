@@ -1,3 +1,4 @@
+/* buf_test.c - tests of buf.h: bytes and arrays that grow */
 #include "base/buf.h"
 #include "base/cleanup.h"
 

@@ -1,3 +1,4 @@
+/* copy_test.c - tests of copy.h: copying what is bigger than caches */
 #include "base/copy.h"
 
 #include <setjmp.h>

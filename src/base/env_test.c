@@ -1,3 +1,4 @@
+/* env_test.c - tests of env.h: an environment under construction */
 #include "base/env.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* error_test.c - tests of error.h: what went wrong, for the program and for the
+ * person */
 #include "base/error.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* heap_test.c - tests of heap.h: freed memory that the process keeps to use again */
 #include "base/heap.h"
 
 #include <setjmp.h>

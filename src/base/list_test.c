@@ -1,3 +1,4 @@
+/* list_test.c - tests of list.h: an intrusive doubly linked list */
 #include "base/list.h"
 
 #include <setjmp.h>

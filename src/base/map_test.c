@@ -1,3 +1,4 @@
+/* map_test.c - tests of map.h: from a 64-bit key to a pointer */
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "base/test_random.h"

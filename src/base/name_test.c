@@ -1,3 +1,4 @@
+/* name_test.c - tests of name.h: names that people give, and ids that we make */
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"

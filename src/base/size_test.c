@@ -1,3 +1,4 @@
+/* size_test.c - tests of size.h: numbers of bytes, as people write them */
 #include "base/size.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* timestamp_test.c - tests of timestamp.h: times of the wall clock, as logs have
+ * them and as people write them */
 #include "base/clock.h"
 #include "base/timestamp.h"
 

@@ -1,3 +1,5 @@
+/* partition_test.c - tests of partition.h: rows shared out so that every part has
+ * about the same weight */
 #include "batch/partition.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* rows_test.c - tests of rows.h: which rows of which blocks, in which order */
 #include "batch/gather.h"
 #include "batch/rows.h"
 

@@ -1,3 +1,4 @@
+/* args_test.c - tests of args.h: the command line, by the table */
 #include "base/cleanup.h"
 #include "base/nearest.h"
 #include "cli/args.h"

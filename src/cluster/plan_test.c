@@ -1,3 +1,5 @@
+/* plan_test.c - tests of plan.h: from a cluster's spec and its places to what each
+ * process is started with */
 #include "base/cleanup.h"
 #include "cluster/plan.h"
 

@@ -1,3 +1,5 @@
+/* registry_test.c - tests of registry.h: which clusters there are, and what is
+ * known of each of their workers */
 #include "base/cleanup.h"
 #include "cluster/registry.h"
 #include "cluster/status.h"

@@ -1,3 +1,4 @@
+/* spec_test.c - tests of spec.h: a cluster as a value */
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/proto.h"

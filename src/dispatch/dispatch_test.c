@@ -1,3 +1,5 @@
+/* dispatch_test.c - tests of dispatch.h: who gets which part of a call, and whose
+ * answer counts */
 #include "dispatch/dispatch.h"
 
 #include <errno.h>

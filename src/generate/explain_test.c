@@ -1,3 +1,4 @@
+/* explain_test.c - tests of explain.h: why a request is where it is */
 #include "generate/explain.h"
 #include "generate/test_rig.h"
 

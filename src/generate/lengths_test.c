@@ -1,3 +1,4 @@
+/* lengths_test.c - tests of lengths.h: what is known of how long answers will be */
 #include "base/cleanup.h"
 #include "base/test_random.h"
 #include "generate/lengths.h"

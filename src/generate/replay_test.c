@@ -1,3 +1,5 @@
+/* replay_test.c - tests of replay.h: which prompts may begin and which are handed
+ * out */
 #include "base/cleanup.h"
 #include "base/test_random.h"
 #include "generate/replay.h"

@@ -1,3 +1,4 @@
+/* scheduler_test.c - the generation scheduler, event by event */
 #include "generate/explain.h"
 #include "generate/test_rig.h"
 

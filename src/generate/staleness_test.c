@@ -1,3 +1,5 @@
+/* staleness_test.c - tests of staleness.h: how many rollouts may begin, by AReaL's
+ * rule */
 #include "base/cleanup.h"
 #include "base/test_random.h"
 #include "generate/staleness.h"

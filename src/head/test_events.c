@@ -1,3 +1,4 @@
+/* test_events.c - for tests: what a head has told a driver */
 #include "head/test_events.h"
 
 #include <stdio.h>

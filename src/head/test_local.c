@@ -1,3 +1,5 @@
+/* test_local.c - for tests: the head of a driver, with one fake agent on node
+ * "here" */
 #include "head/test_local.h"
 #include "base/cleanup.h"
 

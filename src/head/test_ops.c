@@ -1,3 +1,5 @@
+/* test_ops.c - for tests of the head: a home of their own, and what operations
+ * come to */
 #include "head/test_ops.h"
 #include "base/proto.h"
 #include "io/tree.h"

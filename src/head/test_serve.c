@@ -1,3 +1,5 @@
+/* test_serve.c - for tests: a daemon head on loopback, agents and drivers that
+ * dial it */
 #include "head/test_serve.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"

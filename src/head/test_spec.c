@@ -1,3 +1,4 @@
+/* test_spec.c - for tests: the specs of clusters */
 #include "head/test_spec.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* addr_test.c - tests of addr.h: where a server listens */
 #include "base/cleanup.h"
 #include "io/addr.h"
 

@@ -1,3 +1,4 @@
+/* base64_test.c - tests of base64.h: bytes as text (RFC 4648, with padding) */
 #include "io/base64.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* cgpath_test.c - tests of cgpath.h: where a process's control groups are, from
+ * what /proc says */
 #include "io/cgpath.h"
 
 #include <errno.h>

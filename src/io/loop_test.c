@@ -1,3 +1,4 @@
+/* loop_test.c - tests of loop.h: the event loop */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/loop.h"

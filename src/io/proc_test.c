@@ -1,3 +1,5 @@
+/* proc_test.c - tests of proc.h: this process and those around it, by the kernel's
+ * word */
 #include "base/cleanup.h"
 #include "io/proc.h"
 #include "io/sock.h"

@@ -1,3 +1,4 @@
+/* sock_test.c - tests of sock.h: unix sockets, and descriptors sent over them */
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "io/sock.h"

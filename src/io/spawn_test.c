@@ -1,3 +1,5 @@
+/* spawn_test.c - tests of spawn.h: start a process from a program with many
+ * threads, and know truly how it ended */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/spawn.h"

@@ -1,3 +1,5 @@
+/* supervised_test.c - tests of supervised.h: to which supervisor a process
+ * belongs, by its environment */
 #include "base/cleanup.h"
 #include "io/supervised.h"
 #include "io/supervised_group.h"

@@ -1,3 +1,4 @@
+/* test_ended.c - for tests: the end of processes that are not our children */
 #include "io/test_ended.h"
 #include "base/cleanup.h"
 #include "io/spawn.h"

@@ -1,3 +1,4 @@
+/* file_test.c - tests of file.h: a job's description */
 #include "base/clock.h"
 #include "job/file.h"
 

@@ -1,3 +1,4 @@
+/* hosts_test.c - tests of hosts.h: many names in one text */
 #include "job/hosts.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* node_check_test.c - tests of node_check.h: which nodes are faulty or slow, from
+ * two rounds of checks in pairs */
 #include "base/cleanup.h"
 #include "base/test_random.h"
 #include "job/node_check.h"

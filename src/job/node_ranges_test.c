@@ -1,3 +1,4 @@
+/* node_ranges_test.c - tests of node_ranges.h: nodes of a job that come later */
 #include "base/clock.h"
 #include "job/node_ranges.h"
 #include "orchestrator/sim/sim.h"

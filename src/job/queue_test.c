@@ -1,3 +1,5 @@
+/* queue_test.c - tests of queue.h: which of the jobs on one machine may start, and
+ * what the others wait for */
 #include "base/test_random.h"
 #include "job/queue.h"
 

@@ -1,3 +1,5 @@
+/* rendezvous_test.c - tests of rendezvous.h: members meet and become a world with
+ * ranks, again and again */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/test_random.h"

@@ -1,3 +1,4 @@
+/* shards_test.c - tests of shards.h: a queue of ranges of a data set, pure */
 #include "base/cleanup.h"
 #include "base/test_random.h"
 #include "job/shards.h"

@@ -1,3 +1,5 @@
+/* inventory_test.c - tests of inventory.h: what an engine has told of its
+ * reservations, put in order */
 #include "orchestrator/inventory.h"
 
 #include <errno.h>

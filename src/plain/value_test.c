@@ -1,6 +1,6 @@
-#include "base/limits.h"
 /* Values in memory: who owns what, and what cannot be done. */
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "muster/value.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* books_test.c - tests of books.h: the stock, and who holds what of it */
 #include "base/cleanup.h"
 #include "resource/books.h"
 

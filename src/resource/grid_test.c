@@ -1,3 +1,4 @@
+/* grid_test.c - tests of grid.h: text in columns */
 #include "base/cleanup.h"
 #include "resource/grid.h"
 

@@ -1,3 +1,4 @@
+/* groups_test.c - placement groups in the books */
 #include "base/clock.h"
 #include "resource/books.h"
 

@@ -1,3 +1,4 @@
+/* label_test.c - tests of label.h: labels of nodes, and conditions on them */
 #include "resource/label.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* layout_test.c - tests of layout.h: where every rank of a cluster goes, or why it
+ * cannot */
 #include "base/cleanup.h"
 #include "resource/bundle.h"
 #include "resource/layout.h"

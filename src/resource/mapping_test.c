@@ -1,3 +1,4 @@
+/* mapping_test.c - tests of mapping.h: device mappings, as people write them */
 #include "base/cleanup.h"
 #include "resource/mapping.h"
 

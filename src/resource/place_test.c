@@ -1,3 +1,4 @@
+/* place_test.c - tests of place.h: a placement group */
 #include "base/cleanup.h"
 #include "resource/place.h"
 

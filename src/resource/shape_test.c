@@ -1,3 +1,4 @@
+/* shape_test.c - tests of shape.h: what a node has, as a message */
 #include "base/cleanup.h"
 #include "resource/shape.h"
 

@@ -1,3 +1,4 @@
+/* visible_test.c - which devices a process sees */
 #include "base/cleanup.h"
 #include "resource/shape.h"
 

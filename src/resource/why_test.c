@@ -1,3 +1,4 @@
+/* why_test.c - tests of why.h: why a group could not be placed, for people */
 #include "resource/why.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* env_test.c - tests of env.h: the environment that a driver's workers start from */
 #include "session/env.h"
 
 #include <setjmp.h>

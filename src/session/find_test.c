@@ -1,3 +1,5 @@
+/* find_test.c - tests of find.h: which head a driver means, and the file with its
+ * secret */
 #include "session/find.h"
 
 #include "head/head.h"

@@ -1,3 +1,4 @@
+/* job_file_test.c - tests of job_file.h: the description of a job, from a file */
 #include "session/job_file.h"
 
 #include <errno.h>

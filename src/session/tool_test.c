@@ -1,3 +1,4 @@
+/* tool_test.c - tests of tool.h: asking a head as a command does */
 #include "session/tool.h"
 
 #include "base/cleanup.h"

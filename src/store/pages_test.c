@@ -1,3 +1,4 @@
+/* pages_test.c - tests of pages.h: maps of the arena, and the memory behind them */
 #include "store/pages.h"
 
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* slice_test.c - tests of slice.h: the numbers of objects */
 #include "store/slice.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* stored_test.c - tests of stored.h: a payload whose big parts are in a store
+ * (codec MS_CODEC_STORED) */
 #include "store/stored.h"
 
 #include "base/cleanup.h"

@@ -1,3 +1,5 @@
+/* test_rig.c - a node's store on a loop of its own thread, for the tests of this
+ * folder */
 #include "store/test_rig.h"
 
 #include "io/loop.h"

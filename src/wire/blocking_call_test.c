@@ -1,3 +1,4 @@
+/* blocking_call_test.c - tests of blocking_call.h: one call, blocking */
 #include "io/sock.h"
 #include "wire/client/blocking_call.h"
 #include "wire/test_rig.h"

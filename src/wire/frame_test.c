@@ -1,3 +1,5 @@
+/* frame_test.c - tests of frame.h: the fixed header in front of every piece of a
+ * message */
 #include "base/limits.h"
 #include "base/test_random.h"
 #include "wire/frame.h"

@@ -1,3 +1,5 @@
+/* handshake_test.c - tests of handshake.h: both sides prove the secret before
+ * anything else is parsed */
 #include "wire/handshake.h"
 
 #include <errno.h>

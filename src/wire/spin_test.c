@@ -1,3 +1,4 @@
+/* spin_test.c - tests of spin.h: leases to poll instead of sleeping */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "wire/spin.h"

@@ -1,3 +1,5 @@
+/* test_pipe.c - two transports that are connected in memory, as slow as a test
+ * likes */
 #include "wire/test_pipe.h"
 #include "base/cleanup.h"
 

@@ -1,3 +1,4 @@
+/* test_proxy.c - a network that a test can break */
 #include "wire/test_proxy.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* test_raw.c - a client that says exactly what a test wants, frame by frame */
 #include "wire/test_raw.h"
 #include "base/name.h"
 #include "io/sock.h"

@@ -1,3 +1,5 @@
+/* test_rig.c - a server with an engine and a client, in one process, over real
+ * sockets */
 #include "wire/test_rig.h"
 #include "base/name.h"
 #include "io/sock.h"

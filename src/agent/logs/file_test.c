@@ -1,3 +1,5 @@
+/* file_test.c - tests of file.h: a file that lines are appended to, whatever
+ * happens to the disk */
 #include "agent/logs/file.h"
 #include "base/cleanup.h"
 

@@ -1,3 +1,4 @@
+/* lines_test.c - tests of lines.h: what a worker prints, as lines */
 #include "agent/logs/lines.h"
 
 #include <setjmp.h>

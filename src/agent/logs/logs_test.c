@@ -1,3 +1,4 @@
+/* logs_test.c - tests of logs.h: what workers print */
 #include "agent/logs/logs.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

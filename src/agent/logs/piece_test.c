@@ -1,3 +1,5 @@
+/* piece_test.c - tests of piece.h: a piece of a log file for a reader on another
+ * machine */
 #include "agent/logs/piece.h"
 #include "base/cleanup.h"
 #include "base/limits.h"

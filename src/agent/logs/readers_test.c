@@ -1,3 +1,5 @@
+/* readers_test.c - tests of readers.h: requests for pieces of logs, held until
+ * there is something to answer */
 #include "agent/logs/readers.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* seek_test.c - tests of seek.h: where in a log file to begin */
 #include "agent/logs/seek.h"
 #include "base/buf.h"
 #include "base/cleanup.h"

@@ -1,3 +1,5 @@
+/* cgroup_test.c - tests of cgroup.h: a memory limit for a worker, by a control
+ * group of its own */
 #include "agent/machine/cgroup.h"
 #include "base/cleanup.h"
 #include "base/name.h"

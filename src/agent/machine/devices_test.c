@@ -1,3 +1,4 @@
+/* devices_test.c - tests of devices.h: the devices of this machine, of any vendor */
 #include "agent/machine/devices.h"
 #include "base/cleanup.h"
 #include "io/tree.h"

@@ -1,3 +1,5 @@
+/* listen_test.c - tests of listen.h: where workers can be reached from other
+ * machines */
 #include "agent/machine/listen.h"
 #include "base/cleanup.h"
 

@@ -1,3 +1,4 @@
+/* machine_test.c - tests of machine.h: what this node has to give */
 #include "agent/machine/machine.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* ports_test.c - tests of ports.h: TCP ports that are reserved by holding their
+ * sockets (io/sock.h) */
 #include "agent/machine/ports.h"
 
 #include <arpa/inet.h>

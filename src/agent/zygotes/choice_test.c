@@ -1,3 +1,4 @@
+/* choice_test.c - which zygote a worker comes from */
 #include "agent/zygotes/zygote_impl.h"
 #include "base/clock.h"
 #include "base/limits.h"

@@ -1,3 +1,4 @@
+/* files_test.c - files of the user that change after a zygote has imported them */
 #include "agent/zygotes/zygote_impl.h"
 #include "base/clock.h"
 

@@ -1,3 +1,4 @@
+/* key_test.c - tests of key.h: which workers can come from which zygote */
 #include "agent/zygotes/key.h"
 #include "base/cleanup.h"
 

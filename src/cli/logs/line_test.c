@@ -1,3 +1,4 @@
+/* line_test.c - tests of line.h: one line of a log */
 #include "base/cleanup.h"
 #include "cli/logs/line.h"
 #include "cli/out.h"

@@ -1,3 +1,5 @@
+/* merge_test.c - tests of merge.h: the lines of one log or of several, in the
+ * order of their times */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/timestamp.h"

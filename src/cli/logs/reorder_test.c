@@ -1,3 +1,5 @@
+/* reorder_test.c - tests of reorder.h: pieces of several logs, in the order of
+ * their times */
 #include "base/clock.h"
 #include "cli/logs/reorder.h"
 

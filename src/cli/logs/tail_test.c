@@ -1,3 +1,5 @@
+/* tail_test.c - tests of tail.h: a log file from its last lines on, through
+ * renames */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli/logs/tail.h"

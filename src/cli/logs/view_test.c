@@ -1,3 +1,5 @@
+/* view_test.c - tests of view.h: the log files of a session, read once and then
+ * followed */
 #include "cli/logs/view.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* trace_test.c - tests of trace.h: the lines of a timeline as a trace that
+ * Perfetto opens */
 #include "cli/timeline/trace.h"
 
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* frame_test.c - tests of frame.h: what `muster top` shows */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/top/frame.h"

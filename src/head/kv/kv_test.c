@@ -1,3 +1,4 @@
+/* kv_test.c - tests of kv.h: the key-value store of a head, pure */
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "head/kv/kv.h"

@@ -1,3 +1,4 @@
+/* fake_agent.c - for tests: an agent that behaves as the environment says */
 #include "head/nodes/fake_agent.h"
 #include "base/cleanup.h"
 #include "head/nodes/test_steps.h"

@@ -1,3 +1,4 @@
+/* test_agents.c - agents that a test plays, on a loop of their own */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/list.h"

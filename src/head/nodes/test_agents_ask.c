@@ -1,3 +1,4 @@
+/* test_agents_ask.c - what test agents answer when their head asks */
 #include "base/cleanup.h"
 #include "head/nodes/test_agents_impl.h"
 

@@ -1,3 +1,4 @@
+/* verbs_test.c - tests of verbs.h: all that a head can be asked */
 #include "head/ops/verbs.h"
 
 #include <errno.h>

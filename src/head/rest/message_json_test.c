@@ -1,3 +1,5 @@
+/* message_json_test.c - tests of message_json.h: any message as JSON, and the
+ * other way round */
 #include "base/clock.h"
 #include "head/rest/message_json.h"
 #include "proto/muster.pb-c.h"

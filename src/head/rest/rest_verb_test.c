@@ -1,3 +1,4 @@
+/* rest_verb_test.c - verbs that are asked by HTTP */
 #include "head/rest/rest_impl.h"
 
 #include <ctype.h>

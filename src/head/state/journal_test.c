@@ -1,3 +1,5 @@
+/* journal_test.c - tests of journal.h: named records that outlive this process, in
+ * one SQLite file */
 #include "head/state/journal.h"
 #include "io/tree.h"
 

@@ -1,3 +1,5 @@
+/* text_test.c - tests of text.h: the characters that HTTP/1.1 allows, and its
+ * numbers */
 #include "io/http/text.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* token_test.c - tests of token.h: what an HTTP client shows instead of the secret */
 #include "io/http/token.h"
 
 #include <setjmp.h>

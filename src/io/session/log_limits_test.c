@@ -1,3 +1,5 @@
+/* log_limits_test.c - tests of log_limits.h: how much stays of the logs of what
+ * has ended */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"

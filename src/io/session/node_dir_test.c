@@ -1,3 +1,5 @@
+/* node_dir_test.c - tests of node_dir.h: the folder of an agent that has joined a
+ * head on another machine */
 #include "base/cleanup.h"
 #include "io/session/node_dir.h"
 

@@ -1,3 +1,4 @@
+/* secret_test.c - tests of secret.h: the secret of a job, from a file */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/session/secret.h"

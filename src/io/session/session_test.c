@@ -1,3 +1,5 @@
+/* session_test.c - tests of session.h: the folder of one running Muster on this
+ * machine */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/session/session.h"

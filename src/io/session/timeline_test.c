@@ -1,3 +1,4 @@
+/* timeline_test.c - tests of timeline.h: what happened when, as lines of a file */
 #include "io/session/timeline.h"
 
 #include "base/json.h"

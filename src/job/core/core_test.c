@@ -1,3 +1,4 @@
+/* core_test.c - what the core of a job decides, event by event */
 #include "job/core/test_rig.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* local_test.c - the conformance suite on this host, and its files */
 #include "base/cleanup.h"
 #include "io/tree.h"
 #include "orchestrator/local/test_local_rig.h"

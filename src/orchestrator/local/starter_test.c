@@ -1,3 +1,5 @@
+/* starter_test.c - tests of starter.h: agents as child processes of ours, on this
+ * host */
 #include "base/cleanup.h"
 #include "io/tree.h"
 #include "orchestrator/local/starter.h"

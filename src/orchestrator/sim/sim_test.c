@@ -1,3 +1,4 @@
+/* sim_test.c - tests of sim.h: the orchestrator of a simulated engine */
 #include "base/clock.h"
 #include "orchestrator/sim/sim.h"
 #include "orchestrator/test_conformance.h"

@@ -1,3 +1,4 @@
+/* spare_test.c - tests of spare.h: memory that is used again */
 #include "store/client/spare.h"
 
 #include "store/server/space.h"

@@ -1,3 +1,5 @@
+/* space_test.c - tests of space.h: which bytes of the arena are whose, and which
+ * have memory behind them */
 #include "store/server/space.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* table_test.c - tests of table.h: the objects of one node's store, who holds
+ * them, and for how long */
 #include "store/server/table.h"
 
 #include "base/clock.h"

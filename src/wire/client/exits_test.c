@@ -1,3 +1,5 @@
+/* exits_test.c - tests of exits.h: how the last workers ended, for those who ask
+ * later */
 #include "wire/client/exits.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* link_test.c - links over sockets and the network */
 #include "base/limits.h"
 #include "io/sock.h"
 #include "proto/muster.pb-c.h"

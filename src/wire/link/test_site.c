@@ -1,3 +1,5 @@
+/* test_site.c - for tests of links: a server on a loop, and ends that talk in
+ * numbers */
 #include "wire/link/test_site.h"
 #include "base/cleanup.h"
 #include "base/name.h"

@@ -1,3 +1,5 @@
+/* json_test.c - tests of json.h: JSON as plain data and back, for calls to C that
+ * came by HTTP */
 #include "base/cleanup.h"
 #include "worker/native/json.h"
 

@@ -1,3 +1,5 @@
+/* offer_test.c - tests of offer.h: a secret that a controller and its bridge have,
+ * and nobody else */
 #include "orchestrator/ray/bridge/offer.h"
 
 #include "base/cleanup.h"

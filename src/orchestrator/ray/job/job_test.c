@@ -1,3 +1,5 @@
+/* job_test.c - tests of job.h: one job on a Ray cluster, from the first question
+ * to its end */
 #include "orchestrator/ray/job/job.h"
 
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* python_test.c - tests of python.h: the programs of a Ray */
 #include "orchestrator/ray/job/python.h"
 
 #include <errno.h>
