@@ -341,8 +341,7 @@ void ms_agent_finish(struct ms_agent *a)
     ms_timer_finish(&a->sweep_again);
     ms_loop_destroy(a->loop);
     ms_agent_log_as(NULL);
-    if (a->config)
-        muster__agent_config__free_unpacked(a->config, NULL);
+    muster__agent_config__free_unpacked(a->config, NULL);
     ms_shape_destroy(a->shape);
     ms_fd_close(&a->folder_fd);
     ms_fd_close(&a->lock_fd);

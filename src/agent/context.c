@@ -16,8 +16,7 @@ void ms_contexts_init(struct ms_contexts *c)
 static void context_free(struct ms_context *context)
 {
     ms_list_remove(&context->link);
-    if (context->message)
-        muster__driver_context__free_unpacked(context->message, NULL);
+    muster__driver_context__free_unpacked(context->message, NULL);
     free(context);
 }
 

@@ -204,8 +204,7 @@ on_greeting(void *arg, struct ms_redial_line *line, const uint8_t *body, size_t 
         on_welcome(j, line, m->welcome);
     if (m && m->body_case == MUSTER__HEAD_TO_AGENT__BODY_FAILURE && !j->agent->is_over)
         on_refusal(j, line, m->failure);
-    if (m)
-        muster__head_to_agent__free_unpacked(m, NULL);
+    muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static bool on_body(void *arg, const uint8_t *body, size_t len)

@@ -341,8 +341,7 @@ void ms_worker_destroy(struct ms_worker *w)
     ms_cgroup_remove(&w->cgroup);
     if (w->path)
         unlink(w->path);
-    if (w->exited)
-        muster__worker_exited__free_unpacked(w->exited, NULL);
+    muster__worker_exited__free_unpacked(w->exited, NULL);
     muster__steps_done__free_unpacked(w->start_steps, NULL);
     muster__activity__free_unpacked(w->activity, NULL);
     muster__worker_spec__free_unpacked(w->spec, NULL);

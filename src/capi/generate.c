@@ -102,8 +102,7 @@ void muster_scheduler_destroy(struct muster_scheduler *s)
     if (!s)
         return;
     ms_rollout_destroy(s->rollout);
-    if (s->first)
-        ms_peer_unref(s->first);
+    ms_peer_unref(s->first);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }

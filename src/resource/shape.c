@@ -52,8 +52,7 @@ int ms_shape_set_name(Muster__NodeShape *s, const char *name)
 
 void ms_shape_destroy(Muster__NodeShape *s)
 {
-    if (s)
-        muster__node_shape__free_unpacked(s, NULL);
+    muster__node_shape__free_unpacked(s, NULL);
 }
 
 void ms_shape_cleanup(Muster__NodeShape **s)

@@ -151,8 +151,7 @@ int ms_rollout_follow(struct ms_rollout *r,
         struct ms_peer *before = r->members[i].peer;
 
         r->members[i].peer = ms_peer_ref(peers[rank_of(r, i)]);
-        if (before)
-            ms_peer_unref(before);
+        ms_peer_unref(before);
     }
     rc = settle_all(r);
     return rc < 0 ? ms_error_set(err, rc, "no memory for a replica") : 0;

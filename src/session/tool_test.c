@@ -78,8 +78,7 @@ static void leave(struct asking *a)
 {
     ms_tool_leave(&a->tool);
     proxy_stop(&a->proxy);
-    if (a->status)
-        muster__job_status__free_unpacked(a->status, NULL);
+    muster__job_status__free_unpacked(a->status, NULL);
 }
 
 /* The answer will not arrive. */

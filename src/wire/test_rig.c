@@ -394,8 +394,7 @@ static void print_failure(const struct ms_outcome *o)
     Muster__Failure *f = muster__failure__unpack(NULL, o->len, o->body);
 
     print_error("failure %d: %s\n", f ? (int)f->kind : -1, f ? f->message : "?");
-    if (f)
-        muster__failure__free_unpacked(f, NULL);
+    muster__failure__free_unpacked(f, NULL);
 }
 
 void rig_expect(struct ms_call *c, const char *text)

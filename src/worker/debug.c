@@ -237,6 +237,5 @@ void ms_debug_ask(struct ms_debug *d, struct ms_request *r)
         answer(d, r, ask->client && ask->client == d->client);
     else
         serve_client(d, ask, r);
-    if (ask)
-        muster__debug__free_unpacked(ask, NULL);
+    muster__debug__free_unpacked(ask, NULL);
 }

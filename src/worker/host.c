@@ -230,8 +230,7 @@ static Muster__WorkerBoot *boot_receive(int fd, struct ms_error *err)
         m = muster__agent_to_worker__unpack(NULL, body.len, body.data);
     if (m && m->body_case == MUSTER__AGENT_TO_WORKER__BODY_BOOT)
         boot = MS_TAKE(m->boot);
-    if (m)
-        muster__agent_to_worker__free_unpacked(m, NULL);
+    muster__agent_to_worker__free_unpacked(m, NULL);
     if (!boot)
         ms_error_set(err, -EPIPE, "the agent did not say who this worker is");
     return boot;

@@ -49,8 +49,7 @@ static void on_done(void *arg, const Muster__StepsDone *done)
 {
     struct bench *b = arg;
 
-    if (b->last)
-        muster__steps_done__free_unpacked(b->last, NULL);
+    muster__steps_done__free_unpacked(b->last, NULL);
     b->last = (Muster__StepsDone *)copy(&done->base);
     rig_count(&b->rig, &b->done);
 }
@@ -93,8 +92,7 @@ static int teardown(void **state)
 
     rig_on_loop(&b->rig, b->rig.server_loop, drop_steps, b);
     rig_stop(&b->rig);
-    if (b->last)
-        muster__steps_done__free_unpacked(b->last, NULL);
+    muster__steps_done__free_unpacked(b->last, NULL);
     free(b);
     return 0;
 }

@@ -303,8 +303,7 @@ static int reap(int fd)
 
 static void request_finish(struct ms_zygote_request *r)
 {
-    if (r->message)
-        muster__zygote_request__free_unpacked(r->message, NULL);
+    muster__zygote_request__free_unpacked(r->message, NULL);
     for (size_t i = 0; i < r->fd_count; i++)
         ms_fd_close(&r->fds[i]);
     *r = (struct ms_zygote_request){0};

@@ -119,8 +119,7 @@ static struct ms_zygote_item *restore(
     Muster__ZygoteRequest *m = muster__zygote_request__unpack(NULL, len, data);
     struct ms_zygote_item *item = m ? find_sent(z, ms_zygote_request_uid(m)) : NULL;
 
-    if (m)
-        muster__zygote_request__free_unpacked(m, NULL);
+    muster__zygote_request__free_unpacked(m, NULL);
     if (!item || ms_buf_append(&item->data, data, len) < 0)
         return NULL;
     memcpy(item->fds, fds, count * sizeof *fds);

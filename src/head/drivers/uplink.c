@@ -197,8 +197,7 @@ on_greeting(void *arg, struct ms_redial_line *line, const uint8_t *body, size_t 
     } else {
         ms_uplink_read(u, body, len);
     }
-    if (m)
-        muster__head_to_driver__free_unpacked(m, NULL);
+    muster__head_to_driver__free_unpacked(m, NULL);
 }
 
 static const struct ms_redial_ops redial_ops = {.on_open = on_open,

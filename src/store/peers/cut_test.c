@@ -97,8 +97,7 @@ static void print_left(struct node *n)
                           (unsigned long long)m->objects[i]->id,
                           m->objects[i]->holders[k]->name,
                           (long long)m->objects[i]->holders[k]->count);
-    if (m)
-        muster__store_stats__free_unpacked(m, NULL);
+    muster__store_stats__free_unpacked(m, NULL);
 }
 
 static uint64_t objects_of(struct node *n)

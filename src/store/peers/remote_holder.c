@@ -318,8 +318,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
                                                             : -EPROTO;
     else if (m)
         take(r, m);
-    if (m)
-        muster__store_peer__free_unpacked(m, NULL);
+    muster__store_peer__free_unpacked(m, NULL);
     if (rc < 0)
         remote_destroy(r);
 }

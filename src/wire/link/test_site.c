@@ -85,8 +85,7 @@ static void on_link(void *arg, struct ms_link *l)
     struct site *s = arg;
 
     s->links++;
-    if (s->there.link)
-        ms_link_destroy(s->there.link);
+    ms_link_destroy(s->there.link);
     s->there = (struct site_end){.link = l, .echo = true};
     ms_link_accept(l, &site_link_ops, &s->there);
 }

@@ -299,8 +299,7 @@ void ms_wire_disconnect(struct ms_wire *w)
     ms_timer_cancel(&w->quiet);
     ms_list_each (c, &w->conns, struct conn, link)
         conn_free(c);
-    if (w->server)
-        ms_server_destroy(w->server);
+    ms_server_destroy(w->server);
     w->server = NULL;
 }
 
