@@ -100,11 +100,6 @@ static int on_open(void *arg, struct ms_link *link)
     return ms_link_send(link, &u->hello->base);
 }
 
-static bool on_body(void *arg, const uint8_t *body, size_t len)
-{
-    return ms_uplink_read(arg, body, len);
-}
-
 static bool on_lost(void *arg, int64_t since_ns, const struct ms_error *why)
 {
     struct ms_uplink *u = arg;
@@ -202,7 +197,7 @@ on_greeting(void *arg, struct ms_redial_line *line, const uint8_t *body, size_t 
 
 static const struct ms_redial_ops redial_ops = {.on_open = on_open,
                                                 .on_greeting = on_greeting,
-                                                .on_body = on_body,
+                                                .on_body = ms_uplink_read,
                                                 .on_lost = on_lost,
                                                 .on_back = on_back,
                                                 .on_failed = on_failed};

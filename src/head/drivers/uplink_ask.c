@@ -262,8 +262,9 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
         succeed(op, m);
 }
 
-bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
+bool ms_uplink_read(void *arg, const uint8_t *body, size_t len)
 {
+    struct ms_uplink *u = arg;
     static const struct ms_error stopped = {
         -EPIPE, "the head was stopped, and all workers with it"};
     Muster__HeadToDriver *m = muster__head_to_driver__unpack(NULL, len, body);

@@ -48,8 +48,8 @@ struct ms_uplink {
 /* uplink_ask.c */
 /* After a welcome: all that has no answer, once more. `is_new`: to another process. */
 void ms_uplink_resend(struct ms_uplink *u, bool is_new);
-/* A message from the head; false: it is none. */
-bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len);
+/* on_body of its link: a message from the head; false: it is none. */
+bool ms_uplink_read(void *arg, const uint8_t *body, size_t len);
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
 
 /* Nobody can say how they ended, but they do: agents miss the head too. */
