@@ -60,7 +60,7 @@ static uint32_t place_round_robin(struct ms_scheduler *s,
 static uint32_t
 ask(const struct ms_scheduler *s, const struct ms_gen_request *q, uint32_t only)
 {
-    uint64_t group = ms_group_at(s, q->group)->id - 1;
+    uint64_t group = ms_gen_group_at(s, q->group)->id - 1;
     uint32_t least = UINT32_MAX, chosen = MS_NOWHERE;
 
     for (uint32_t i = 0; i < s->replica_count; i++)

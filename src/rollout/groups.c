@@ -302,7 +302,7 @@ int ms_rollout_submit(struct ms_rollout *r,
                       uint64_t *group,
                       struct ms_error *err)
 {
-    struct ms_gen_turn turn;
+    struct ms_gen_turn turn = {0};
     struct group *g;
     int rc = check(s, err);
     MS_ROLLOUT_ENTER(r, ms_error_set(err, -ECHILD, MS_ROLLOUT_FORKED));
