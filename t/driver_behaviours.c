@@ -195,6 +195,27 @@ static void finds_a_successor(void)
     muster_cluster_close(c);
 }
 
+/* One handle changes the cluster, the other one follows. */
+static void follows(void)
+{
+    struct muster_cluster *c = make(false);
+    struct muster_cluster *other = muster_cluster_open(session, "mortal", &err);
+    uint32_t all[] = {0, 1};
+
+    if (!other || muster_cluster_refresh(other, &err) < 0)
+        give_up("open");
+    if (muster_cluster_restart(c, all, 2, 0, &err) < 0 ||
+        muster_cluster_resize(c, 3, 0, &err) < 0)
+        give_up("change");
+    if (muster_cluster_refresh(other, &err) != 1)
+        give_up("refresh");
+    printf("%u\n", muster_cluster_world_size(other));
+    say(other, 2, "rank");
+    say(other, 0, "rank");
+    muster_cluster_close(other);
+    muster_cluster_destroy(c, 0);
+}
+
 static void keeps_the_secret(void)
 {
     for (int exec = 0; exec < 2; exec++) {
@@ -308,6 +329,7 @@ static const struct {
     {"finds_a_successor", finds_a_successor},
     {"keeps_the_secret", keeps_the_secret},
     {"changes", changes},
+    {"follows", follows},
     {"has_its_roles_environment", has_its_roles_environment},
     {"ends_rank_zero_last", ends_rank_zero_last},
     {"calls_after_shutdown", calls_after_shutdown},

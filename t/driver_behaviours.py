@@ -108,6 +108,16 @@ def changes() -> None:
     say(lambda: c.execute_rank_sync(0, "rank"))
 
 
+def follows() -> None:
+    c = make()
+    other = muster.get_cluster("mortal")
+    c.restart(grace=0)
+    c.resize(3, grace=0)
+    say(lambda: other.world_size)
+    say(lambda: other.execute_rank_sync(2, "rank"))
+    say(lambda: other.execute_rank_sync(0, "rank"))
+
+
 def has_its_roles_environment() -> None:
     env = {"ROLE_SAYS": "hello"}
     with muster.Cluster("mortal", Mortal, world_size=2, env=env) as c:

@@ -41,6 +41,7 @@ BEHAVIOURS = {
         "nowhere",
     ],  # of a forked one, of a fresh interpreter
     "changes": ["1", "0", "2", "1", "0"],  # restart, then three workers, then one
+    "follows": ["3", "2", "0"],  # after a restart and a resize by another handle
     "has_its_roles_environment": ["hello"],  # when the module was imported
     "ends_rank_zero_last": ["10"],
     "calls_after_shutdown": ["shutting_down", "shutting_down"],

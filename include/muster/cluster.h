@@ -122,6 +122,13 @@ MUSTER_API int muster_cluster_resize(struct muster_cluster *c,
                                      int64_t grace_ns,
                                      struct muster_error *err);
 
+/* Look whether another driver, a worker or a job's controller has resized it: 1 if it has
+ * another number of workers than before, which are the handle's from now on; 0 if not, or a
+ * negative errno. While no cluster has changed nobody is asked, so it can be called before
+ * every call to all workers; not while another thread uses this handle. */
+MUSTER_API int muster_cluster_refresh(struct muster_cluster *c,
+                                      struct muster_error *err);
+
 /* ---- what it is -------------------------------------------------------------------- */
 
 MUSTER_API uint32_t muster_cluster_world_size(const struct muster_cluster *c);

@@ -57,6 +57,7 @@ struct muster_cluster {
     char *name;
     Muster__ClusterStatus *status; /* the last that the head has said */
     uint32_t world_size;
+    uint64_t changes;               /* of clusters, that were known then */
     struct ms_capi_worker *workers; /* by rank */
     int64_t timeout_ns;
     bool is_handle;             /* another driver made it */
@@ -67,6 +68,13 @@ struct muster_future {
     struct ms_call *call;
     bool taken;
 };
+
+/* cluster.c */
+/* As muster_cluster_open. uid: only if rank 0 is or was this one; 0: any. */
+struct muster_cluster *ms_capi_cluster_open(struct muster_session *session,
+                                            const char *name,
+                                            uint64_t uid,
+                                            struct muster_error *err);
 
 /* session.c */
 struct muster_session *ms_capi_session_ref(struct muster_session *s);

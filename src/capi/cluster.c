@@ -73,6 +73,7 @@ take_change(struct muster_cluster *c, struct ms_head_op *op, struct muster_error
 {
     int rc = -EIO;
 
+    c->changes = ms_head_changes(c->session->head);
     op = ms_capi_done(op, MS_NEVER, err);
     if (op)
         rc = fill(c, (const Muster__ClusterStatus *)ms_head_op_message(op), err);
@@ -184,12 +185,15 @@ muster_cluster_create(struct muster_session *session,
 }
 
 /* What the head says of it; NULL with the reason. */
-static struct ms_head_op *
-find(struct muster_session *session, const char *name, struct muster_error *err)
+static struct ms_head_op *find(struct muster_session *session,
+                               const char *name,
+                               uint64_t uid,
+                               struct muster_error *err)
 {
     Muster__FindCluster find = MUSTER__FIND_CLUSTER__INIT;
 
     find.name = ms_capi_text(name);
+    find.uid = uid;
     return ms_capi_done(
         ms_head_request(session->head, MUSTER__DRIVER_TO_HEAD__BODY_FIND, &find),
         MS_ANSWER_NS,
@@ -197,43 +201,78 @@ find(struct muster_session *session, const char *name, struct muster_error *err)
 }
 
 /* In a submitted job also one that the controller has created, by its role. */
-static struct ms_head_op *
-find_role(struct muster_session *session, const char *name, struct muster_error *err)
+static struct ms_head_op *find_role(struct muster_session *session,
+                                    const char *name,
+                                    uint64_t uid,
+                                    struct muster_error *err)
 {
     const char *job = ms_capi_submitted();
-    struct ms_head_op *op = find(session, name, job ? NULL : err);
+    struct ms_head_op *op = find(session, name, uid, job ? NULL : err);
     char full[2 * MS_NAME_MAX + 2];
 
     if (op || !job)
         return op;
     snprintf(full, sizeof full, "%s.%s", job, name);
-    op = find(session, full, err);
+    op = find(session, full, uid, err);
     if (!op && err && err->code == -ENOENT)
         muster_error_set(err, -ENOENT, NULL, "there is no cluster '%s'", name);
     return op;
+}
+
+struct muster_cluster *ms_capi_cluster_open(struct muster_session *session,
+                                            const char *name,
+                                            uint64_t uid,
+                                            struct muster_error *err)
+{
+    uint64_t changes = ms_head_changes(session->head);
+    struct ms_head_op *op = find_role(session, name, uid, err);
+    const Muster__ClusterStatus *found =
+        op ? (const Muster__ClusterStatus *)ms_head_op_message(op) : NULL;
+    struct muster_cluster *c = found ? cluster_new(session, found->name, 0, err) : NULL;
+
+    if (c) {
+        c->is_handle = true;
+        c->changes = changes;
+        if (fill(c, found, err) < 0)
+            cluster_free(MS_TAKE(c));
+    }
+    ms_head_op_unref(op);
+    return c;
 }
 
 struct muster_cluster *muster_cluster_open(struct muster_session *session,
                                            const char *name,
                                            struct muster_error *err)
 {
-    struct muster_cluster *c = NULL;
-    const Muster__ClusterStatus *found;
-    struct ms_head_op *op;
-
     if (!session || !name)
         return ms_capi_missing("a session and a name", err), NULL;
-    op = find_role(session, name, err);
-    found = op ? (const Muster__ClusterStatus *)ms_head_op_message(op) : NULL;
-    if (found)
-        c = cluster_new(session, found->name, 0, err);
-    if (c) {
-        c->is_handle = true;
-        if (fill(c, found, err) < 0)
-            cluster_free(MS_TAKE(c));
-    }
+    return ms_capi_cluster_open(session, name, 0, err);
+}
+
+int muster_cluster_refresh(struct muster_cluster *c, struct muster_error *err)
+{
+    struct muster_error own = {.code = 0}, *why = err ? err : &own;
+    const Muster__ClusterStatus *found;
+    struct ms_head_op *op;
+    uint64_t changes;
+    int rc = ms_capi_check_open(c ? c->session : NULL, err);
+
+    if (rc < 0)
+        return rc;
+    assert(c);
+    changes = ms_head_changes(c->session->head);
+    if (changes == c->changes || !c->workers)
+        return 0;
+    op = find(c->session, c->name, c->workers[0].status->uid, why);
+    if (!op)
+        return why->code;
+    found = (const Muster__ClusterStatus *)ms_head_op_message(op);
+    if (found->n_workers != c->world_size)
+        rc = fill(c, found, err) < 0 ? -EAGAIN : 1;
+    if (rc >= 0)
+        c->changes = changes;
     ms_head_op_unref(op);
-    return c;
+    return rc;
 }
 
 static void end(struct muster_cluster *c, int64_t grace_ns)

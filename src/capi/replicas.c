@@ -62,22 +62,12 @@ int ms_capi_replicas_init(struct muster_scheduler *s, struct ms_error *err)
     return follow(s, c, err);
 }
 
-/* Not another cluster of the same name. */
-static bool is_same(const struct muster_scheduler *s,
-                    const struct muster_cluster *found)
-{
-    for (uint32_t i = 0; i < found->world_size; i++)
-        if (found->workers[i].status->uid == ms_peer_uid(s->first))
-            return true;
-    return false;
-}
-
 /* What the head says of it now. Negative: it cannot be told, ask again. */
 static int look(struct muster_scheduler *s)
 {
-    struct muster_cluster *found =
-        muster_cluster_open(s->cluster->session, s->cluster->name, NULL);
-    int rc = found && is_same(s, found) ? follow(s, found, NULL) : -EAGAIN;
+    struct muster_cluster *found = ms_capi_cluster_open(
+        s->cluster->session, s->cluster->name, ms_peer_uid(s->first), NULL);
+    int rc = found ? follow(s, found, NULL) : -EAGAIN;
 
     muster_cluster_close(found);
     return rc;
