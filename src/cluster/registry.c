@@ -50,6 +50,7 @@ static void cluster_destroy(struct ms_cluster *c)
         return;
     for (size_t i = 0; c->slots && i < c->count; i++) {
         instance_finish(&c->slots[i].now);
+        muster__worker_started__free_unpacked(c->slots[i].expected_process, NULL);
         free(c->slots[i].devices);
     }
     free(c->slots);
@@ -331,6 +332,7 @@ static void slot_finish(struct ms_registry *r, struct ms_slot *s)
 {
     forget_uids(r, s);
     instance_finish(&s->now);
+    muster__worker_started__free_unpacked(MS_TAKE(s->expected_process), NULL);
     free(s->devices);
     s->devices = NULL;
     s->device_count = 0;

@@ -60,6 +60,7 @@ struct ms_slot {
     bool has_answered;     /* and those were done, or it is known why not */
     uint64_t expected_uid; /* of another head's time, while nobody has reported it */
     uint32_t expected_incarnation;
+    Muster__WorkerStarted *expected_process; /* NULL: not known */
 };
 
 enum ms_cluster_state {

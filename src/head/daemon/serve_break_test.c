@@ -95,7 +95,8 @@ static void test_a_death_that_no_head_has_heard_of(void **state)
 {
     struct test_agent *a = serve_agent("a");
     struct test_events s;
-    struct ms_head_op *lost, *all_lost, *none;
+    struct ms_head_op *lost, *all_lost, *none, *op;
+    const Muster__WorkerStatus *w;
     struct ms_head *h;
     uint64_t uids[2], gone;
 
@@ -117,6 +118,12 @@ static void test_a_death_that_no_head_has_heard_of(void **state)
     ops_expect_death(all_lost, "nobody has reported it");
     ops_expect_death(none, "knows nothing of it");
     ops_expect_death(ops_ask_death(h, 12345), "knows nothing of it"); /* at once */
+    op = ops_find_cluster(h, "actor");
+    w = ((const Muster__ClusterStatus *)ops_message(op))->workers[1];
+    assert_int_equal(w->uid, uids[1]);
+    assert_int_equal(w->state, MUSTER__WORKER_STATE__WORKER_EXITED);
+    assert_string_equal(w->address, "/w/far.sock"); /* a handle of it can be made */
+    ms_head_op_unref(op);
     ms_head_stop(h, 0);
 }
 

@@ -240,14 +240,34 @@ static void forget_missing(struct ms_head *h)
 
 /* ---- clusters -------------------------------------------------------------------- */
 
-/* Of one that nobody has reported yet, as the head before kept it. The uids of earlier
- * incarnations, oldest first, are borrowed from `out`. */
-static void fill_slot(Muster__KeptSlot *m, const struct ms_slot *s, uint64_t *out)
+/* A slot as it is kept, and what only that has. */
+struct slot {
+    Muster__KeptSlot kept;
+    Muster__WorkerStarted process;
+    uint64_t former[MS_FORMER_MAX];
+};
+
+static void fill_process(Muster__WorkerStarted *m, const struct ms_slot *s)
 {
+    muster__worker_started__init(m);
+    m->uid = s->now.uid;
+    m->pid = s->now.pid;
+    m->address = s->now.address;
+    m->log_path = ms_field_text(s->now.log_path);
+}
+
+/* Of one that nobody has reported yet, as the head before kept it. It borrows. */
+static void fill_slot(struct slot *out, const struct ms_slot *s)
+{
+    Muster__KeptSlot *m = &out->kept;
+
     muster__kept_slot__init(m);
+    m->started = s->now.uid ? NULL : s->expected_process;
+    if (s->now.address)
+        fill_process(m->started = &out->process, s);
     m->uid = s->now.uid ? s->now.uid : s->expected_uid;
     m->incarnation = s->now.uid ? s->now.incarnation : s->expected_incarnation;
-    m->former = out;
+    m->former = out->former;
     for (unsigned i = 0; i < MS_FORMER_MAX; i++) {
         uint64_t uid = s->former[(s->former_next + i) % MS_FORMER_MAX];
 
@@ -260,17 +280,15 @@ static void put_spec(struct ms_journal *d, const struct ms_cluster *c)
 {
     Muster__KeptCluster m = MUSTER__KEPT_CLUSTER__INIT;
     MS_CLEANUP(ms_cleanup_free)
-    Muster__KeptSlot *slots = calloc(c->count + 1, sizeof *slots);
+    struct slot *slots = calloc(c->count + 1, sizeof *slots);
     MS_CLEANUP(ms_cleanup_free)
     Muster__KeptSlot **list = calloc(c->count + 1, sizeof(Muster__KeptSlot *));
-    MS_CLEANUP(ms_cleanup_free)
-    uint64_t *uids = calloc(c->count * MS_FORMER_MAX + 1, sizeof *uids);
 
-    if (!slots || !list || !uids)
+    if (!slots || !list)
         return;
     for (size_t i = 0; i < c->count; i++) {
-        fill_slot(&slots[i], &c->slots[i], uids + i * MS_FORMER_MAX);
-        list[i] = &slots[i];
+        fill_slot(&slots[i], &c->slots[i]);
+        list[i] = &slots[i].kept;
     }
     m.spec = c->spec;
     m.placed = c->placed;
@@ -313,6 +331,7 @@ static void fill_cluster(struct ms_head *h, const char *name, Muster__KeptCluste
     for (size_t i = 0; i < c->count; i++) {
         c->slots[i].expected_uid = m->slots[i]->uid;
         c->slots[i].expected_incarnation = m->slots[i]->incarnation;
+        c->slots[i].expected_process = MS_TAKE(m->slots[i]->started);
         for (size_t k = 0; k < m->slots[i]->n_former; k++)
             ms_slot_remember(&h->registry, &c->slots[i], m->slots[i]->former[k]);
     }
@@ -366,6 +385,7 @@ static void lose(struct ms_head *h, const struct ms_slot *slot)
     spec.devices = piece->devices;
     spec.n_devices = piece->n_devices;
     report.spec = &spec;
+    report.started = slot->expected_process;
     exit.code = -1;
     exit.node = piece->node;
     exit.detail = unreported;
