@@ -78,6 +78,14 @@ def _set_threads(number: str) -> None:
         torch.set_num_threads(int(number))
 
 
+def _join_ray(address: str, namespace: str, auth: dict[str, str]) -> None:
+    ray = importlib.import_module("ray")
+    os.environ.update(auth)
+    if auth:  # which Ray has read when it was imported
+        importlib.import_module("ray._raylet").Config.initialize("")
+    ray.init(address=address, namespace=namespace, log_to_driver=False)
+
+
 class EngineServer:
     """The engines of this process."""
 
@@ -97,10 +105,10 @@ class EngineServer:
         role: str,
         rank: int,
         node_addr: str,
-        ray_job: tuple[str, str] | None,
+        ray_job: tuple[str, str, dict[str, str]] | None,
     ) -> None:
         """The rest of the environment; and what AReaL's server does with the
-        configuration of the experiment. `ray_job`: address and namespace of the driver's,
+        configuration of the experiment. `ray_job`: address, namespace and RAY_AUTH_* of the driver's,
         if the names of the trial are there."""
         os.environ.update(env)
         _set_threads(env.get("OMP_NUM_THREADS", ""))
@@ -111,8 +119,7 @@ class EngineServer:
         seeds.set_seed(config.seed, f"{role}{rank}")
         resolve = importlib.import_module("areal.utils.name_resolve")
         if ray_job is not None:
-            ray = importlib.import_module("ray")
-            ray.init(address=ray_job[0], namespace=ray_job[1], log_to_driver=False)
+            _join_ray(*ray_job)
         resolve.reconfigure(config.cluster.name_resolve)
 
     def visible_devices(self) -> dict[str, str]:

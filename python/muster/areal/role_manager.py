@@ -50,7 +50,9 @@ class Settings(NamedTuple):
     rtensors: bool
     preload: list[str]
     lends: bool  # an orchestrator is asked for the machines of each role
-    ray_job: tuple[str, str] | None  # where the trial's names are, if that is Ray
+    ray_job: (
+        tuple[str, str, dict[str, str]] | None
+    )  # where the trial's names are, if that is Ray
 
 
 class Beside(NamedTuple):

@@ -275,9 +275,10 @@ def _begin(
     api.init(**options)
 
 
-def _clear_names(exp_config: Any) -> tuple[str, str] | None:
+def _clear_names(exp_config: Any) -> tuple[str, str, dict[str, str]] | None:
     """What an earlier run of the same trial has told about itself is wrong now. If names
-    are in Ray: its address, and the namespace in which others find them."""
+    are in Ray: its address, the namespace in which others find them, and what it asks of those
+    who connect."""
     name_resolve.reconfigure(exp_config.cluster.name_resolve)
     name_resolve.clear_subtree(
         names.trial_root(exp_config.experiment_name, exp_config.trial_name)
@@ -287,4 +288,5 @@ def _clear_names(exp_config: Any) -> tuple[str, str] | None:
     import ray
 
     context = ray.get_runtime_context()
-    return context.gcs_address, context.namespace
+    auth = {k: v for k, v in os.environ.items() if k.startswith("RAY_AUTH_")}
+    return context.gcs_address, context.namespace, auth
