@@ -45,7 +45,10 @@ def manager(groups: int = 2, ratio: float = 0, mode: str = "train", **more: Any)
     configs = {
         0: {env: {"group_id": env // 2} for env in range(groups * 2)},
     }
-    env = SimpleNamespace(group_size=2, max_traj_per_env=1, env_configs=configs, **more)
+    most = more.pop("max_traj_per_env", 1)
+    env = SimpleNamespace(
+        group_size=2, max_traj_per_env=most, env_configs=configs, **more
+    )
     config = SimpleNamespace(async_generation_ratio=ratio, env_hung_timeout=0)
     return GroupQueueManager(config, env, mode)
 
@@ -200,6 +203,35 @@ def test_until_all_have_ended() -> None:
         assert sorted(await batch) == [0, 10, 20, 30]
         m.clear()
         assert m.collect_metrics() == {"scheduler/group_filter_count": 0}
+
+    run(test)
+
+
+def test_an_environment_that_is_ahead_takes_the_next_episode() -> None:
+    """Not the same one twice, which would leave the other one alone in the last."""
+
+    async def test() -> None:
+        m = manager(groups=1, mode="val", max_traj_per_env=None)
+        m.advance_step(0)
+        for env, episodes in ((0, 3), (1, 3)):
+            for played in range(episodes):
+                episode = await m.get_episode_id(0, env)
+                assert episode == played
+                m.put(0, episode, 0, 10 * env + played if played < 2 else None)
+        assert await m.get_batch(-1, 0, timeout=5) == [0, 10, 1, 11]
+
+    run(test)
+
+
+def test_environments_that_end_in_different_episodes() -> None:
+    async def test() -> None:
+        m = manager(groups=1, mode="val", max_traj_per_env=None)
+        m.advance_step(0)
+        for env, episodes in ((0, 1), (1, 3)):
+            for played in range(episodes + 1):
+                episode = await m.get_episode_id(0, env)
+                m.put(0, episode, 0, 10 * env + played if played < episodes else None)
+        assert await m.get_batch(-1, 0, timeout=5) == [0, 10, 11, 12]
 
     run(test)
 

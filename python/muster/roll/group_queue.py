@@ -37,6 +37,9 @@ class GroupData:
     create_step: int
     rollouts: list[Any] = field(default_factory=list)
     running_rollouts: int = 0  # environments that took it
+    takers: set[int] = field(
+        default_factory=set
+    )  # those of them that said who they are
 
 
 class GroupQueue:
@@ -71,6 +74,7 @@ class GroupQueue:
         self.current_step: int | None = None
         self.groups: dict[int, GroupData] = {}  # by episode, in order of creation
         self._next = itertools.count()
+        self._exits = 0  # of environments
         self._is_shut_down = False
         self._changes.tell()
 
@@ -111,21 +115,17 @@ class GroupQueue:
     async def get_episode_id(
         self, env_id: int | None = None, timeout: float = WAIT_S
     ) -> int | None:
-        """An episode that has room for one more; None after `shutdown`. DeadlineExceeded after
-        `timeout` seconds."""
+        """An episode that has room for one more, and that this environment has not had yet;
+        None after `shutdown`. DeadlineExceeded after `timeout` seconds."""
         what = f"group {self.group_id} had no episode with room for one more"
         async with deadline(timeout, lambda: what):
             return await self._get_episode_id(env_id)
 
     async def _get_episode_id(self, env_id: int | None) -> int | None:
-        wide = self.group_size + self.group_size_redundancy
         while not self._is_shut_down:
             for episode, group in self.groups.items():
-                if group.running_rollouts < wide:
-                    group.running_rollouts += 1
-                    if self.env_monitor is not None and env_id is not None:
-                        start = self.env_monitor.record_episode_start
-                        start(self.group_id, env_id, episode)
+                if group.running_rollouts < self._width and env_id not in group.takers:
+                    self._note_start(group, env_id)
                     return episode
             if self.max_traj_per_env is None and self.current_step is not None:
                 self.advance_group(self.current_step)
@@ -133,9 +133,27 @@ class GroupQueue:
                 await self._changes.wait()
         return None
 
+    @property
+    def _width(self) -> int:
+        """How many environments play one episode."""
+        return self.group_size + self.group_size_redundancy
+
+    def _note_start(self, group: GroupData, env_id: int | None) -> None:
+        group.running_rollouts += 1
+        if env_id is None:
+            return
+        group.takers.add(env_id)
+        if self.env_monitor is not None:
+            self.env_monitor.record_episode_start(
+                self.group_id, env_id, group.episode_id
+            )
+
     def put(self, episode_id: int, start_step: int, rollout: Any) -> None:
         """What an environment brought, or None: it has ended. What comes after its
         episode is ignored."""
+        if rollout is None:
+            self._exits += 1
+            self._changes.tell()
         group = self.groups.get(episode_id)
         if group is None:
             return
@@ -174,11 +192,17 @@ class GroupQueue:
             return await self.oldest()
 
     async def oldest(self) -> GroupData:
-        """The same, for a task that its owner ends."""
+        """The same, for a task that its owner ends. When all environments have ended, an
+        episode is as complete as it gets, and one without rollouts says that it was the last."""
         while True:
+            has_ended = self._exits >= self._width
             oldest = next(iter(self.groups.values()), None)
-            if oldest is not None and len(oldest.rollouts) >= self.group_size:
+            if oldest is not None and (
+                has_ended or len(oldest.rollouts) >= self.group_size
+            ):
                 return self.groups.pop(oldest.episode_id)
+            if has_ended:
+                return GroupData(self.group_id, -1, self.current_step or 0)
             await self._changes.wait()
 
 
