@@ -200,7 +200,7 @@ enum ms_exit ms_cmd_get(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
     const char *what = cli->operand_count ? cli->operands[0] : "";
-    const char *name = what + strcspn(what, "/") + 1;
+    const char *name;
     size_t kind = find_kind(what);
     struct ms_cli_selector worker;
     char text[MS_VIEW_NAME_MAX];
@@ -211,6 +211,7 @@ enum ms_exit ms_cmd_get(const struct ms_cli *cli)
         return ms_jobs_get(cli, what + 4);
     if (kind == MS_VIEW_KINDS)
         return ms_out_fail(cli, MS_EXIT_USAGE, "say what: " MS_CLI_THINGS);
+    name = strchr(what, '/') + 1;
     code = ms_target_look(&t, cli, true, &status);
     if (!code && kind == MS_VIEW_WORKERS) { /* "actor/0@node", as in logs, is actor/0 */
         code = ms_cli_selector_parse(cli, name, &worker);
