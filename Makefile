@@ -106,7 +106,7 @@ test-chaos: all
 soak-data: all
 	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py
 
-test-all: test check fuzz test-wheel test-ray test-verl test-areal test-llm test-data test-chaos soak-data
+test-all: test check fuzz test-wheel test-ray test-verl test-areal test-llm test-routers test-data test-chaos soak-data
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
@@ -136,6 +136,6 @@ help:
 	@echo 'make soak       a million simulated jobs with random faults'
 	@echo 'make test-chaos 60 s of random kills in a job: it converges and loses nothing'
 	@echo 'make soak-data  1,000 steps of random objects and random kills: nothing is left'
-	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-llm, test-data, test-chaos, soak-data'
+	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-areal, test-llm, test-routers, test-data, test-chaos, soak-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'
 	@echo 'make clean      remove build/ and dist/; distclean: .venv too'
