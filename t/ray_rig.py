@@ -216,7 +216,7 @@ class RayCluster:
     def held(self) -> tuple[int, list[str]]:
         """Living keepers and placement groups, by Ray's own word."""
         said = self.ask("held")
-        actors = [a for a in said["actors"] if "MusterKeeper" in a["class"]]
+        actors = [a for a in said["actors"] if "MusterBundle" in a["class"]]
         return len(actors), said["groups"]
 
     def records(self) -> list[str]:

@@ -50,7 +50,7 @@ class Method:
 
 
 class Actor:
-    """Of the keeper: its agent joins at once, and lives until it is told to end."""
+    """Of the bundle's actor: its agent joins at once, and lives until it is told to end."""
 
     def __init__(self, ray: "SmallRay") -> None:
         self.ray, self.refs = ray, dict[str, list[Ref]]()

@@ -7,8 +7,8 @@
 # Python: of this folder it takes the package _ray alone.
 #
 #     _ray/lines.py    lines in and out, and what they may ask for
-#     _ray/gang.py     one placement group, the keepers of its nodes, its pieces
-#     _ray/keeper.py   the actor on a node; the agent is its child
+#     _ray/gang.py     one placement group, the actors of its bundles, its pieces
+#     _ray/bundle_actor.py  the actor on a node; the agent is its child
 #     _ray/package.py  our package on the nodes
 #     _ray/record.py   what Ray remembers of our job
 #     _ray/nodes.py    the nodes of the cluster, and whether Ray answers
@@ -45,7 +45,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from muster._ray import Refused, keeper
+from muster._ray import Refused, bundle_actor
 from muster._ray.gang import CAN_LABELS, Gang
 from muster._ray.lines import Lines, check_key, check_request, mark_of
 from muster._ray.nodes import Nodes
@@ -358,7 +358,7 @@ def main() -> None:
     options = parser.parse_args()
     lines, package = Lines(), Package()
     check_version()
-    cloudpickle.register_pickle_by_value(keeper)
+    cloudpickle.register_pickle_by_value(bundle_actor)
     connected = ray.init(
         address=os.environ.get("RAY_ADDRESS", "auto"),
         namespace=f"muster-{options.name}",

@@ -99,10 +99,10 @@ static void test_what_is_lost(void **state)
     ms_job_finish(&job);
 }
 
-/* ---- on a simulated engine ------------------------------------------------------------- */
+/* ---- on a simulated backend ------------------------------------------------------------- */
 
 struct sim {
-    struct ms_sim *engine;
+    struct ms_sim *backend;
     struct ms_orchestrator *o;
     struct ms_whole_nodes nodes;
 };
@@ -124,9 +124,9 @@ static void on_answer(void *arg,
 
 static void run(struct sim *s, const struct answer *until)
 {
-    int64_t end_ns = ms_sim_now_ns(s->engine) + 2 * SOON_NS;
+    int64_t end_ns = ms_sim_now_ns(s->backend) + 2 * SOON_NS;
 
-    while (!until->is_there && ms_sim_step(s->engine, end_ns))
+    while (!until->is_there && ms_sim_step(s->backend, end_ns))
         ;
     assert_true(until->is_there);
 }
@@ -192,9 +192,9 @@ static void test_a_node_that_comes_later(void **state)
                                          NULL),
                      0);
     assert_int_equal(ms_whole_nodes_stock(&s.nodes, &stock, NULL), 0);
-    s.engine = ms_sim_create(&(struct ms_sim_options){
+    s.backend = ms_sim_create(&(struct ms_sim_options){
         .seed = 1, .stock = &stock, .faults = {.start_ns = MS_NS_PER_S}});
-    s.o = ms_orchestrator_sim(s.engine);
+    s.o = ms_orchestrator_sim(s.backend);
     reserve(&s, "other", false, (uint32_t[]){0}, 1, &answer);
     run(&s, &answer);
     reserve(&s, "job", false, nodes, ms_job_nodes_least(&job, nodes), &answer);
@@ -211,7 +211,7 @@ static void test_a_node_that_comes_later(void **state)
     assert_int_equal(ms_job_nodes_held(&job, 0, is), 4);
     assert_int_equal(ask_more(&s, &job, is), 0);
     s.o->ops->destroy(s.o);
-    ms_sim_destroy(s.engine);
+    ms_sim_destroy(s.backend);
     ms_stock_finish(&stock);
     ms_whole_nodes_finish(&s.nodes);
     ms_job_finish(&job);

@@ -1,4 +1,4 @@
-/* inventory.c - the reservations that an engine has told of, and the log of their changes */
+/* inventory.c - the reservations that a backend has told of, and the log of their changes */
 #include "orchestrator/inventory.h"
 
 #include "base/buf.h"

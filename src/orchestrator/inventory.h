@@ -1,6 +1,6 @@
-/* inventory.h - what an engine has told of its reservations, put in order
+/* inventory.h - what a backend has told of its reservations, put in order
  *
- * Engines tell late, twice, in any order, or only when asked. The inventory takes whatever
+ * Backends tell late, twice, in any order, or only when asked. The inventory takes whatever
  * comes and keeps the truth: news of an older incarnation change nothing, phases of one
  * incarnation only go forward, and what is already known is no news. What did change is
  * numbered, kept for a while, and told to watches in order.
@@ -32,7 +32,7 @@ struct ms_inventory_entry {
     size_t count, capacity;
     size_t in_phase[MS_PHASE_ENDED + 1];
     uint32_t next; /* the number of the next piece */
-    void *owner;   /* the engine's own; never looked at here */
+    void *owner;   /* the backend's own; never looked at here */
 };
 
 struct ms_inventory {
@@ -68,7 +68,7 @@ int ms_inventory_remove_piece(struct ms_inventory *m,
                               struct ms_inventory_entry *r,
                               uint32_t number);
 
-/* What an engine says of a piece; the texts are copied. Returns 1 if that was news, 0 if
+/* What a backend says of a piece; the texts are copied. Returns 1 if that was news, 0 if
  * it was not (known, older, or of a piece that is gone); -ENOMEM. */
 int ms_inventory_update(struct ms_inventory *m,
                         struct ms_inventory_entry *r,

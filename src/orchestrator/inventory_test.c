@@ -1,4 +1,4 @@
-/* inventory_test.c - tests of inventory.h: what an engine has told of its
+/* inventory_test.c - tests of inventory.h: what a backend has told of its
  * reservations, put in order */
 #include "orchestrator/inventory.h"
 

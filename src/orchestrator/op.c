@@ -13,7 +13,7 @@ bool ms_op_is_launch(const struct ms_orch_op *op)
 
 static int64_t now_ns(const struct ms_controller *c)
 {
-    return c->engine->now_ns ? c->engine->now_ns(c) : ms_now_ns();
+    return c->backend->now_ns ? c->backend->now_ns(c) : ms_now_ns();
 }
 
 static int64_t op_now_ns(const struct ms_orch_op *op)
@@ -99,7 +99,7 @@ static bool has_other(const struct ms_orch_op *op)
 
 void ms_op_stop(struct ms_orch_op *op)
 {
-    const struct ms_engine *e = op->controller->engine;
+    const struct ms_backend *e = op->controller->backend;
 
     op->state = MS_OP_UNDOING;
     op->give_up_ns = ms_deadline_ns(op_now_ns(op), e->undo_ns);
@@ -200,7 +200,7 @@ static bool is_held(const struct ms_orch_op *op)
 
 void ms_op_launch(struct ms_orch_op *op)
 {
-    const struct ms_engine *e = op->controller->engine;
+    const struct ms_backend *e = op->controller->backend;
     struct ms_error why = {0};
     int rc = record(op, &why);
 
@@ -274,7 +274,7 @@ void ms_op_check_pieces(struct ms_orch_op *op)
 
 static void give_up(struct ms_orch_op *op, const struct ms_error *why)
 {
-    const struct ms_engine *e = op->controller->engine;
+    const struct ms_backend *e = op->controller->backend;
 
     if (op->state != MS_OP_ASKED || !ms_op_is_launch(op))
         ms_op_fail(op, why);
@@ -308,7 +308,7 @@ static void tell_undoing(struct ms_orch_op *op)
 
 static void late(struct ms_orch_op *op)
 {
-    const char *because = op->controller->engine->why_late(op);
+    const char *because = op->controller->backend->why_late(op);
     const char *colon = because[0] ? ": " : "";
     struct ms_error why = {0};
 
@@ -324,7 +324,7 @@ static void late(struct ms_orch_op *op)
 
 static void advance(struct ms_orch_op *op)
 {
-    const struct ms_engine *e = op->controller->engine;
+    const struct ms_backend *e = op->controller->backend;
 
     if (op->state == MS_OP_REFUSED)
         ms_op_fail(op, &op->why);
@@ -357,7 +357,7 @@ static int64_t expire(struct ms_controller *c, int64_t at_ns)
 
 void ms_controller_turn(struct ms_controller *c)
 {
-    const struct ms_engine *e = c->engine;
+    const struct ms_backend *e = c->backend;
     int64_t at_ns, next_ns;
 
     c->is_turn_due = false;
@@ -369,7 +369,7 @@ void ms_controller_turn(struct ms_controller *c)
     at_ns = now_ns(c);
     next_ns = expire(c, at_ns);
     if (e->wake || c->is_turn_due)
-        return; /* it is called again as the engine likes, or at once */
+        return; /* it is called again as the backend likes, or at once */
     if (e->again_ns > 0 && !ms_list_is_empty(&c->ops) && next_ns - at_ns > e->again_ns)
         next_ns = at_ns + e->again_ns;
     if (next_ns != MS_NEVER)
@@ -383,8 +383,8 @@ static void on_turn(void *arg)
 
 void ms_controller_wake(struct ms_controller *c)
 {
-    if (c->engine->wake)
-        c->engine->wake(c);
+    if (c->backend->wake)
+        c->backend->wake(c);
     else
         c->is_turn_due = ms_timer_set(&c->turn, 0) == 0;
 }
@@ -399,12 +399,12 @@ void ms_op_cancel(struct ms_orch_op *op)
 
 int ms_controller_init(struct ms_controller *c,
                        const struct ms_orchestrator_ops *ops,
-                       const struct ms_engine *engine,
+                       const struct ms_backend *backend,
                        struct ms_loop *loop,
                        uint64_t cursor)
 {
     c->base.ops = ops;
-    c->engine = engine;
+    c->backend = backend;
     ms_list_init(&c->ops);
     ms_inventory_init(&c->inventory, cursor);
     ms_list_init(&c->watches);
@@ -435,7 +435,7 @@ static struct ms_orch_op *op_create(struct ms_orchestrator *o,
     if (!op)
         return NULL;
     *op = (struct ms_orch_op){.controller = c, .kind = kind, .done = done, .arg = arg};
-    op->give_up_ns = ms_deadline_ns(now_ns(c), c->engine->answer_ns);
+    op->give_up_ns = ms_deadline_ns(now_ns(c), c->backend->answer_ns);
     /* a key that is too long is not cut: that might be another one's key */
     snprintf(op->key, sizeof op->key, "%s", !key ? "" : fits ? key : "?");
     ms_list_add_tail(&c->ops, &op->link);

@@ -1,14 +1,14 @@
 /* op.h - a controller's operations: what local, sim and ray do alike
  *
  * A controller is the half of an orchestrator that keeps the books: the operations that
- * are under way, the inventory of what its engine has said, and the watches. The engine does
- * the work, through the hooks of `struct ms_engine`.
+ * are under way, the inventory of what its backend has said, and the watches. The backend does
+ * the work, through the hooks of `struct ms_backend`.
  *
  * Life of an operation:
  *
  *   NEW ---> ASKED ---> done           everything
  *    |         |  \---> UNDOING ---> done    a launch that failed: its pieces are stopped first
- *    |         \------> HELD ---> ASKED      the engine could not be asked: later, again
+ *    |         \------> HELD ---> ASKED      the backend could not be asked: later, again
  *    \---> REFUSED ---> done           it is wrong by itself
  *
  * Operations advance only in a turn, never from inside of a call. Whatever happens wakes
@@ -47,12 +47,12 @@ struct ms_orch_op {
     enum ms_op_state state;
     ms_orch_done *done; /* NULL: it was told; only what it left is cleared away */
     void *arg;
-    uint64_t request;              /* the number of its last question to the engine */
+    uint64_t request;              /* the number of its last question to the backend */
     int64_t deadline_ns;           /* of a launch: the caller's */
-    int64_t give_up_ns;            /* when it fails, whatever the engine does */
+    int64_t give_up_ns;            /* when it fails, whatever the backend does */
     char key[MS_ORCH_KEY_MAX + 1]; /* LIST: empty is all */
     struct ms_place_request
-        pieces;                  /* of a launch; owned, until the engine takes them */
+        pieces;                  /* of a launch; owned, until the backend takes them */
     struct ms_agent_start agent; /* of a launch; owned, like them */
     size_t piece_count;
     uint64_t mark;  /* of the request (ms_reserve_mark) */
@@ -65,8 +65,8 @@ struct ms_orch_op {
     struct ms_error why;
 };
 
-/* What an engine does. Hooks run in a turn; they may complete the operation. */
-struct ms_engine {
+/* What a backend does. Hooks run in a turn; they may complete the operation. */
+struct ms_backend {
     /* NULL: real time, on the controller's loop. */
     int64_t (*now_ns)(const struct ms_controller *c);
     void (*wake)(struct ms_controller *c); /* have ms_controller_turn called, later */
@@ -90,7 +90,7 @@ struct ms_engine {
 /* First in every implementation. */
 struct ms_controller {
     struct ms_orchestrator base;
-    const struct ms_engine *engine;
+    const struct ms_backend *backend;
     struct ms_inventory inventory;
     struct ms_list watches; /* ms_orch_watch, each with its own cursor */
     struct ms_list ops;
@@ -99,10 +99,10 @@ struct ms_controller {
 };
 
 /* `cursor` is after all that a controller before this one gave out. `loop` is NULL if the
- * engine has a time of its own. 0, -ENOMEM. */
+ * backend has a time of its own. 0, -ENOMEM. */
 int ms_controller_init(struct ms_controller *c,
                        const struct ms_orchestrator_ops *ops,
-                       const struct ms_engine *engine,
+                       const struct ms_backend *backend,
                        struct ms_loop *loop,
                        uint64_t cursor);
 /* Operations end without a word. */
@@ -151,7 +151,7 @@ void ms_op_cancel(struct ms_orch_op *op);
     .unwatch = ms_controller_unwatch, .avoid = ms_controller_avoid,                    \
     .cancel = ms_op_cancel
 
-/* ---- for engines --------------------------------------------------------------------- */
+/* ---- for backends --------------------------------------------------------------------- */
 
 bool ms_op_is_launch(const struct ms_orch_op *op);
 

@@ -51,7 +51,7 @@ enum ms_phase {
     MS_PHASE_ENDED
 };
 
-/* Why a piece ended. The engine's own words are in its detail. */
+/* Why a piece ended. The backend's own words are in its detail. */
 enum ms_cause {
     MS_CAUSE_NONE,
     MS_CAUSE_RELEASED, /* we asked for it */
@@ -74,7 +74,7 @@ struct ms_lent_piece {
     enum ms_phase phase;
     enum ms_cause cause;
     int code;
-    const char *node;   /* the engine's name of it; NULL: not known yet */
+    const char *node;   /* the backend's name of it; NULL: not known yet */
     const char *agent;  /* what its agent is called at the head; NULL: like the node */
     const char *detail; /* NULL: none */
     const uint32_t *devices; /* on the node */
@@ -113,7 +113,7 @@ typedef void ms_orch_watched(void *arg, int rc, const struct ms_orch_event *even
 
 /* ---- what is asked ----------------------------------------------------------------- */
 
-/* How agents find the head; for an engine that starts none (sim) it is nothing. */
+/* How agents find the head; for a backend that starts none (sim) it is nothing. */
 struct ms_agent_start {
     const char *head;        /* "HOST:PORT" */
     const char *secret_file; /* readable by the agent */
@@ -173,7 +173,7 @@ struct ms_orchestrator {
     const struct ms_orchestrator_ops *ops;
 };
 
-/* Key, number of pieces and capabilities: what any engine refuses. 0, -EINVAL, -E2BIG,
+/* Key, number of pieces and capabilities: what any backend refuses. 0, -EINVAL, -E2BIG,
  * -ENOTSUP. */
 int ms_reserve_check(const struct ms_orchestrator *o,
                      const struct ms_reserve *r,

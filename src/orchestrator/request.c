@@ -1,4 +1,4 @@
-/* request.c - names of phases and causes, and what any engine refuses of a request */
+/* request.c - names of phases and causes, and what any backend refuses of a request */
 #include "base/name.h"
 #include "orchestrator/orchestrator.h"
 
@@ -27,7 +27,7 @@ const char *ms_cause_name(enum ms_cause c)
     return names[c];
 }
 
-/* ---- what any engine refuses -------------------------------------------------------- */
+/* ---- what any backend refuses -------------------------------------------------------- */
 
 static int check_bundle(const struct ms_orchestrator *o,
                         const struct ms_bundle *b,

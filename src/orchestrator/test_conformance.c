@@ -60,7 +60,7 @@ static void wait_for(struct ms_rig *rig, struct told *t)
     assert_true(rig->ops->run(rig, &t->done, rig->ops->patience_ns));
     assert_int_equal(t->times, 1);
     if (t->rc == -ECHILD ||
-        t->rc == -EIO) /* the engine's fault: its words are needed */
+        t->rc == -EIO) /* the backend's fault: its words are needed */
         print_message("# %s\n", t->why.text);
 }
 
@@ -183,7 +183,7 @@ static void on_event(void *arg, int rc, const struct ms_orch_event *e)
         h->stops = true;
 }
 
-/* What an engine cannot do is not tested, and that is said. */
+/* What a backend cannot do is not tested, and that is said. */
 static void skip_for(const struct ms_orchestrator *o, const char *what)
 {
     print_message("# skipped: %s cannot %s\n", o->ops->name, what);
@@ -512,7 +512,7 @@ static void controller_goes(struct ms_rig *rig, bool killed)
         assert_int_equal(t.piece[0].number, 1);
         assert_int_equal(release(rig, o, "kept", NULL, 0), 0);
     } else {
-        /* the engine itself is asked: nobody tells a controller what another one had */
+        /* the backend itself is asked: nobody tells a controller what another one had */
         for (int i = 0; i < STEPS && rig->ops->held(rig) > 0; i++)
             rig->ops->run(rig, &never, rig->ops->patience_ns / STEPS);
     }

@@ -1,6 +1,6 @@
 /* test_conformance.h - what every orchestrator must do, as tests
  *
- * A rig is an engine with at least RIG_NODES nodes of RIG_CPUS CPUs each, on which
+ * A rig is a backend with at least RIG_NODES nodes of RIG_CPUS CPUs each, on which
  * nothing is held, and the means to break it. The suite is the same for all of them.
  */
 #ifndef MS_ORCHESTRATOR_TEST_CONFORMANCE_H
@@ -23,9 +23,9 @@ struct ms_rig_ops {
     /* The agent of a running piece ends with this exit code. */
     void (*end_piece)(struct ms_rig *rig, const char *key, uint32_t number, int code);
     void (*kill_node)(struct ms_rig *rig, const char *node); /* NULL: cannot be had */
-    /* The engine answers nothing for a while; NULL: cannot be had. */
+    /* The backend answers nothing for a while; NULL: cannot be had. */
     void (*silence)(struct ms_rig *rig, int64_t for_ns);
-    /* Pieces that the engine still has, by its own word. */
+    /* Pieces that the backend still has, by its own word. */
     size_t (*held)(struct ms_rig *rig);
     /* Longest time of a start, an end, and until an end is noticed. */
     int64_t patience_ns;

@@ -18,7 +18,7 @@ def parent(pid: int) -> int:
 
 def keepers(bridge: Bridge) -> list[int]:
     said = bridge.ray.ask("held")["actors"]
-    return [a["pid"] for a in said if "MusterKeeper" in a["class"]]
+    return [a["pid"] for a in said if "MusterBundle" in a["class"]]
 
 
 def wait_ended(bridge: Bridge, key: str, number: int) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_an_agent_ends_by_itself(bridge: Bridge) -> None:
     ended = wait_ended(bridge, "each", 2)
     assert (ended["cause"], ended["code"]) == ("signaled", 9)
     assert bridge.of("each")[0]["phase"] == "running"
-    # the keeper: its agent dies with it, at once
+    # the bundle's actor: its agent dies with it, at once
     agent = bridge.agent_pid("n0")
     os.kill(parent(agent), signal.SIGKILL)
     assert wait_gone([agent], 5.0) == []

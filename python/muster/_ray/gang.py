@@ -1,4 +1,4 @@
-"""One gang: a placement group, the keepers of its nodes, and its pieces."""
+"""One gang: a placement group, the actors of its bundles, and its pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from muster._ray import Refused, causes, order
-from muster._ray.keeper import STOP_GRACE_S, MusterKeeper
+from muster._ray.bundle_actor import STOP_GRACE_S, MusterBundle
 from muster._ray.nodes import Nodes, asked
 from muster._ray.package import Package
 
@@ -32,9 +32,9 @@ PLACING = inspect.signature(placement_group).parameters
 CAN_LABELS = "bundle_label_selector" in PLACING
 CAN_SAME = "topology_strategy" in PLACING
 
-Keeper = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=8, num_cpus=0)(
-    MusterKeeper
-)
+BundleActor = ray.remote(
+    max_restarts=0, max_task_retries=0, max_concurrency=8, num_cpus=0
+)(MusterBundle)
 
 
 def heard(ref: Any) -> asyncio.Future[Any]:
@@ -144,7 +144,7 @@ class Gang:
             more = {} if kept.package else self.package.options(kept.node)
             for bundle in kept.bundles:
                 amounts = dict(self.bundles[bundle])
-                self.actors[bundle] = Keeper.options(
+                self.actors[bundle] = BundleActor.options(
                     num_cpus=amounts.pop("CPU", 0),
                     num_gpus=amounts.pop("GPU", 0),
                     memory=amounts.pop("memory", None),

@@ -50,12 +50,12 @@ class Package:
         self.config = _take_config()
         self.uri = str((self.config.get("runtime_env") or {}).get("working_dir") or "")
         self.paths: dict[str, str] = {}  # of nodes
-        self.keeper: Any = None  # the process of the second driver
+        self.second_driver: Any = None  # its process
         self.is_kept = False
 
     def path(self, node: str) -> str:
         """Where it is, and stays; "": an actor there has to ask Ray for it."""
-        if not self.is_kept or self.keeper.poll() is not None:
+        if not self.is_kept or self.second_driver.poll() is not None:
             return ""
         return self.paths.get(node, "")
 
@@ -74,9 +74,9 @@ class Package:
 
     async def keep(self) -> None:
         """See that it stays on the nodes."""
-        if self.uri and self.keeper is None:
-            self.keeper = self._start()
-            self.is_kept = await asked(self.keeper.stdout.readline) != b""
+        if self.uri and self.second_driver is None:
+            self.second_driver = self._start()
+            self.is_kept = await asked(self.second_driver.stdout.readline) != b""
 
     def _start(self) -> Any:
         config = self.config | {"runtime_env": {"working_dir": self.uri}}
@@ -89,13 +89,13 @@ class Package:
 
     def let_go(self) -> None:
         """The second driver ends, when it can; see `close`."""
-        if self.keeper is not None:
-            self.keeper.stdin.close()
+        if self.second_driver is not None:
+            self.second_driver.stdin.close()
 
     def close(self) -> None:
-        if self.keeper is None:
+        if self.second_driver is None:
             return
         try:
-            self.keeper.wait(END_S)
+            self.second_driver.wait(END_S)
         except subprocess.TimeoutExpired:
-            self.keeper.kill()
+            self.second_driver.kill()

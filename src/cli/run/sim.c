@@ -10,7 +10,7 @@
 
 struct dry {
     const struct ms_run_spec *run;
-    struct ms_sim *engine;
+    struct ms_sim *backend;
     bool is_done;
     int rc;
     struct ms_error why;
@@ -22,7 +22,7 @@ static void on_event(void *arg, int rc, const struct ms_orch_event *e)
     struct dry *d = arg;
 
     if (rc == 0 && !e->gone)
-        ms_run_report_piece(d->run, e->piece, ms_sim_now_ns(d->engine));
+        ms_run_report_piece(d->run, e->piece, ms_sim_now_ns(d->backend));
 }
 
 static void on_done(void *arg,
@@ -42,7 +42,7 @@ static void on_done(void *arg,
 
 static bool wait(struct dry *d)
 {
-    while (!d->is_done && ms_sim_step(d->engine, MS_NEVER))
+    while (!d->is_done && ms_sim_step(d->backend, MS_NEVER))
         ;
     return d->is_done && d->rc == 0;
 }
@@ -52,7 +52,7 @@ static bool reserve(struct dry *d, struct ms_orchestrator *o)
     const struct ms_reserve request = {
         .key = d->run->key, .pieces = d->run->nodes->pieces, .timeout_ns = RESERVE_NS};
 
-    /* the first controller of an engine begins to count there */
+    /* the first controller of a backend begins to count there */
     if (!o->ops->watch(o, UINT64_C(1) << 32, on_event, d) ||
         !o->ops->reserve(o, &request, on_done, d) || !wait(d))
         return false;
@@ -66,9 +66,9 @@ static bool release(struct dry *d, struct ms_orchestrator *o)
     d->is_done = d->tells = false;
     if (!o->ops->release(o, d->run->key, NULL, 0, on_done, d) || !wait(d))
         return false;
-    while (ms_sim_held(d->engine) > 0 && ms_sim_step(d->engine, MS_NEVER))
+    while (ms_sim_held(d->backend) > 0 && ms_sim_step(d->backend, MS_NEVER))
         ;
-    return ms_sim_held(d->engine) == 0;
+    return ms_sim_held(d->backend) == 0;
 }
 
 enum ms_exit ms_run_sim(const struct ms_run_spec *r)
@@ -80,20 +80,20 @@ enum ms_exit ms_run_sim(const struct ms_run_spec *r)
 
     if (ms_whole_nodes_stock(r->nodes, &stock, &d.why) < 0)
         return ms_out_fail(r->cli, MS_EXIT_FAILED, "%s", d.why.text);
-    d.engine = ms_sim_create(&(struct ms_sim_options){
+    d.backend = ms_sim_create(&(struct ms_sim_options){
         .seed = 1, .stock = &stock, .faults = {.start_ns = START_NS}});
-    o = d.engine ? ms_orchestrator_sim(d.engine) : NULL;
+    o = d.backend ? ms_orchestrator_sim(d.backend) : NULL;
     is_good = o && reserve(&d, o) && release(&d, o);
     if (is_good)
         ms_run_report(r,
                       MS_JSON({"event", json_string("released")},
-                              {"at_ns", json_integer(ms_sim_now_ns(d.engine))}),
+                              {"at_ns", json_integer(ms_sim_now_ns(d.backend))}),
                       "%10.3f s  released; this was a simulation: nothing was started, "
                       "and the driver did not run",
-                      (double)ms_sim_now_ns(d.engine) / MS_NS_PER_S);
+                      (double)ms_sim_now_ns(d.backend) / MS_NS_PER_S);
     if (o)
         o->ops->destroy(o);
-    ms_sim_destroy(d.engine);
+    ms_sim_destroy(d.backend);
     ms_stock_finish(&stock);
     if (is_good)
         return MS_EXIT_OK;

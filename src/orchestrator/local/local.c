@@ -1,4 +1,4 @@
-/* local.c - the orchestrator `local`: gangs on this host, as the engine of op.h */
+/* local.c - the orchestrator `local`: gangs on this host, as the backend of op.h */
 #include "orchestrator/local/local.h"
 
 #include "base/cleanup.h"
@@ -156,7 +156,7 @@ static void place_gangs(struct ms_controller *c)
     ms_gangs_place((struct local *)c);
 }
 
-static const struct ms_engine engine = {
+static const struct ms_backend backend = {
     .answer_ns = MS_NEVER,
     .undo_ns = MS_NEVER, /* agents are killed after their grace */
     .begin = begin,
@@ -270,7 +270,7 @@ static int init(struct local *l, const struct ms_local_options *o, struct ms_err
     /* cursors are after all of a controller before */
     int rc = ms_controller_init(&l->controller,
                                 o->state_dir ? &durable_ops : &plain_ops,
-                                &engine,
+                                &backend,
                                 o->loop,
                                 (uint64_t)ms_now_ns());
 

@@ -1,6 +1,6 @@
 /* local_impl.h - what the files of the orchestrator `local` share
  *
- * local.c   the orchestrator, and the engine of its operations (op.h)
+ * local.c   the orchestrator, and the backend of its operations (op.h)
  * gang.c    pieces that were asked for together: waiting, placed, released
  * part.c    the agent of a gang on one node
  * gang_file.c    what is lent, in a file for the next controller

@@ -1,4 +1,4 @@
-/* fake_bridge.c - a bridge for tests: the verbs of doc/orchestrators.md on a simulated engine */
+/* fake_bridge.c - a bridge for tests: the verbs of doc/orchestrators.md on a simulated backend */
 #include "orchestrator/ray/fake_bridge.h"
 
 #include "base/clock.h"

@@ -190,7 +190,7 @@ void ms_ray_leave_bridge(struct ray *r, bool keep)
     drop(&r->old, false, LINGER_NS);
 }
 
-/* ---- the engine -------------------------------------------------------------------- */
+/* ---- the backend -------------------------------------------------------------------- */
 
 static bool is_silent(const struct ray *r)
 {
@@ -289,7 +289,7 @@ static const char *why_late(const struct ms_orch_op *op)
                                              : "there is no bridge on Ray yet";
 }
 
-static const struct ms_engine engine = {
+static const struct ms_backend backend = {
     .answer_ns = START_NS,
     .again_ns = AGAIN_NS,
     .begin = begin,
@@ -403,7 +403,7 @@ struct ms_orchestrator *ms_ray_create(const struct ms_ray_options *o,
     /* cursors are after all of a controller before */
     if (ms_controller_init(&r->controller,
                            o->grace_ns > 0 ? &durable_ops : &plain_ops,
-                           &engine,
+                           &backend,
                            o->loop,
                            (uint64_t)ms_now_ns()) == 0 &&
         copy_options(&r->options, o) &&

@@ -9,7 +9,7 @@
  * What fails before there is a bridge (nobody there, not Ray, too old, a wrong token, an
  * upload that was cut) completes what waits for it, with a sentence that says so.
  *
- * With a grace the bridge outlives its controller for that long: then the engine is
+ * With a grace the bridge outlives its controller for that long: then the backend is
  * MS_ORCH_DURABLE, destroy leaves what is lent, and the next controller of the same name
  * and state_dir goes on with it. Without, everything ends with the controller, however
  * that ends. Inside of a job of the cluster the bridge ends in any case with the parent of

@@ -1,6 +1,6 @@
 /* ray_impl.h - what the files of the orchestrator `ray` share
  *
- * ray.c       the orchestrator, the engine of its operations (op.h), the bridge's life
+ * ray.c       the orchestrator, the backend of its operations (op.h), the bridge's life
  * request.c   what is asked of the bridge, as JSON
  * events.c    what is heard from it, into the inventory
  */

@@ -267,18 +267,18 @@ static size_t held(struct ms_rig *rig)
     struct ray *ray = (struct ray *)rig_of(rig)->o;
     json_t *o = order("{\"do\":\"held\"}");
     const json_t *actors = json_object_get(o, "actors");
-    size_t groups = json_array_size(json_object_get(o, "groups")), keepers = 0,
+    size_t groups = json_array_size(json_object_get(o, "groups")), living = 0,
            count = 0;
 
     for (size_t i = 0; i < json_array_size(actors); i++)
-        keepers += strstr(json_string_value(
-                              json_object_get(json_array_get(actors, i), "class")),
-                          "MusterKeeper") != NULL;
+        living += strstr(json_string_value(
+                             json_object_get(json_array_get(actors, i), "class")),
+                         "MusterBundle") != NULL;
     json_decref(o);
     ms_list_each (m, &ray->controller.inventory.all, struct ms_inventory_entry, link)
         count += m->count - m->in_phase[MS_PHASE_ENDED];
-    assert_true(count == 0 || (groups > 0 && keepers > 0));
-    return count ? count : groups + keepers;
+    assert_true(count == 0 || (groups > 0 && living > 0));
+    return count ? count : groups + living;
 }
 
 static struct ms_rig *make(void *arg)

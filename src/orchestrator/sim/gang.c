@@ -1,6 +1,6 @@
-/* gang.c - the gangs of the simulated engine: they are placed, start and end */
+/* gang.c - the gangs of the simulated backend: they are placed, start and end */
 #include "base/cleanup.h"
-#include "orchestrator/sim/engine_impl.h"
+#include "orchestrator/sim/backend_impl.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* message.c - what goes between the simulated engine and its controller, late or lost */
+/* message.c - what goes between the simulated backend and its controller, late or lost */
 #include "base/cleanup.h"
-#include "orchestrator/sim/engine_impl.h"
+#include "orchestrator/sim/backend_impl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -97,7 +97,7 @@ void ms_sim_tell(struct ms_sim *s, const struct instance *i)
 
 /* ---- requests ---------------------------------------------------------------------- */
 
-/* On their way to the engine: they arrive unless it is silent then. */
+/* On their way to the backend: they arrive unless it is silent then. */
 struct request {
     struct ms_sim *sim;
     void (*carry_out)(struct request *r);
@@ -165,7 +165,7 @@ static void do_launch(struct request *r)
     if (!g->instances)
         rc = ms_sim_gang_place(g, &why);
     if (rc == -ENOSPC || rc == -EAGAIN)
-        rc = -EBUSY; /* an engine does not know what others will give back */
+        rc = -EBUSY; /* a backend does not know what others will give back */
     ms_sim_reply(s, r->number, rc, &why);
     if (rc < 0 && rc != -EBUSY)
         ms_sim_gang_remove(g);

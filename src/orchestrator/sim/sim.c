@@ -1,4 +1,4 @@
-/* sim.c - the orchestrator `sim`: operations (op.h) on a simulated engine, in its time */
+/* sim.c - the orchestrator `sim`: operations (op.h) on a simulated backend, in its time */
 #include "orchestrator/sim/sim.h"
 
 #include "orchestrator/op.h"
@@ -14,7 +14,7 @@
 
 struct sim {
     struct ms_controller controller;
-    struct ms_sim *engine;
+    struct ms_sim *backend;
     uint64_t asked;      /* the last request's number */
     uint64_t compare;    /* that of the last comparison */
     int64_t compared_ns; /* when it was asked for */
@@ -30,15 +30,15 @@ static struct sim *sim_of(const struct ms_orch_op *op)
 static void compare(struct sim *s)
 {
     s->compare = ++s->asked;
-    s->compared_ns = ms_sim_now_ns(s->engine);
-    ms_sim_ask_all(s->engine, s->compare);
+    s->compared_ns = ms_sim_now_ns(s->backend);
+    ms_sim_ask_all(s->backend, s->compare);
 }
 
 /* ---- time -------------------------------------------------------------------------- */
 
 static int64_t now_ns(const struct ms_controller *c)
 {
-    return ms_sim_now_ns(((const struct sim *)c)->engine);
+    return ms_sim_now_ns(((const struct sim *)c)->backend);
 }
 
 static void turn(void *arg)
@@ -55,7 +55,7 @@ static void tick(void *arg);
 static void wake(struct ms_controller *c)
 {
     struct sim *s = (struct sim *)c;
-    struct ms_sim_clock *clock = ms_sim_clock(s->engine);
+    struct ms_sim_clock *clock = ms_sim_clock(s->backend);
 
     if (!c->is_turn_due)
         c->is_turn_due = ms_sim_clock_add(clock, 0, turn, s) != 0;
@@ -72,14 +72,14 @@ static void ask(struct ms_orch_op *op)
 
     op->request = ++s->asked;
     if (op->state == MS_OP_UNDOING || op->kind == MS_OP_RELEASE)
-        ms_sim_stop(s->engine, op->request, op->key, op->numbers, op->count);
+        ms_sim_stop(s->backend, op->request, op->key, op->numbers, op->count);
     else if (op->kind == MS_OP_AVOID)
-        ms_sim_cordon(s->engine, op->request, op->node);
+        ms_sim_cordon(s->backend, op->request, op->node);
     else if (op->kind == MS_OP_LIST)
-        ms_sim_ask_all(s->engine, op->request);
+        ms_sim_ask_all(s->backend, op->request);
     else
         ms_sim_launch(
-            s->engine, op->request, op->key, op->first, &op->pieces, op->mark);
+            s->backend, op->request, op->key, op->first, &op->pieces, op->mark);
 }
 
 static int launch(struct ms_orch_op *op, bool is_new)
@@ -118,7 +118,7 @@ static void tick(void *arg)
 
 static const char *why_late(const struct ms_orch_op *op)
 {
-    return ms_op_is_launch(op) ? op->why.text : "the engine does not answer";
+    return ms_op_is_launch(op) ? op->why.text : "the backend does not answer";
 }
 
 /* ---- what is heard ----------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static void compare_one(void *arg,
 
 static void compared(struct sim *s)
 {
-    ms_sim_each(s->engine, compare_one, s);
+    ms_sim_each(s->backend, compare_one, s);
     s->is_known = true;
     check_launches(s);
 }
@@ -208,13 +208,13 @@ static void destroy(struct ms_orchestrator *o)
 {
     struct sim *s = (struct sim *)o;
 
-    ms_sim_listen(s->engine, NULL);
-    ms_sim_clock_cancel(ms_sim_clock(s->engine), s);
+    ms_sim_listen(s->backend, NULL);
+    ms_sim_clock_cancel(ms_sim_clock(s->backend), s);
     ms_controller_finish(&s->controller);
     free(s);
 }
 
-struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
+struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *backend)
 {
     static const struct ms_orchestrator_ops ops = {
         .name = "sim",
@@ -223,7 +223,7 @@ struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
         MS_CONTROLLER_OPS,
         .destroy = destroy,
     };
-    static const struct ms_engine hooks = {
+    static const struct ms_backend hooks = {
         .now_ns = now_ns,
         .wake = wake,
         .answer_ns = GIVE_UP_NS,
@@ -239,12 +239,12 @@ struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
 
     if (!s)
         return NULL;
-    s->engine = engine;
+    s->backend = backend;
     /* cursors of a controller before are older than all of this one */
     ms_controller_init(&s->controller,
                        &ops,
                        &hooks,
                        NULL,
-                       (uint64_t)ms_sim_listen(engine, &listener) << 32);
+                       (uint64_t)ms_sim_listen(backend, &listener) << 32);
     return &s->controller.base;
 }

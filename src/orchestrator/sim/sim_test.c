@@ -1,4 +1,4 @@
-/* sim_test.c - tests of sim.h: the orchestrator of a simulated engine */
+/* sim_test.c - tests of sim.h: the orchestrator of a simulated backend */
 #include "base/clock.h"
 #include "orchestrator/sim/sim.h"
 #include "orchestrator/test_conformance.h"
@@ -14,13 +14,13 @@
 
 enum { SEEDS = 40, CROWD = 10000, BYTES_MAX = 1024 };
 
-#define FIRST_CURSOR (UINT64_C(1) << 32) /* of the first controller of an engine */
+#define FIRST_CURSOR (UINT64_C(1) << 32) /* of the first controller of a backend */
 
 /* ---- the conformance suite, with and without faults ---------------------------------- */
 
 struct sim_rig {
     struct ms_rig base;
-    struct ms_sim *engine;
+    struct ms_sim *backend;
     struct ms_orchestrator *o;
 };
 
@@ -40,17 +40,17 @@ static struct ms_orchestrator *open_rig(struct ms_rig *rig, bool killed)
 {
     struct sim_rig *r = rig_of(rig);
 
-    (void)killed; /* either way the engine hears nothing of it */
+    (void)killed; /* either way the backend hears nothing of it */
     if (r->o)
         r->o->ops->destroy(r->o);
-    r->o = ms_orchestrator_sim(r->engine);
+    r->o = ms_orchestrator_sim(r->backend);
     assert_non_null(r->o);
     return r->o;
 }
 
 static bool run(struct ms_rig *rig, const bool *until, int64_t timeout_ns)
 {
-    struct ms_sim *s = rig_of(rig)->engine;
+    struct ms_sim *s = rig_of(rig)->backend;
     int64_t end_ns = ms_deadline_ns(ms_sim_now_ns(s), timeout_ns);
 
     while (!*until && ms_sim_step(s, end_ns))
@@ -61,22 +61,22 @@ static bool run(struct ms_rig *rig, const bool *until, int64_t timeout_ns)
 static void end_piece(struct ms_rig *rig, const char *key, uint32_t number, int code)
 {
     assert_int_equal(
-        ms_sim_end_piece(rig_of(rig)->engine, key, number, MS_CAUSE_EXITED, code), 0);
+        ms_sim_end_piece(rig_of(rig)->backend, key, number, MS_CAUSE_EXITED, code), 0);
 }
 
 static void kill_node(struct ms_rig *rig, const char *node)
 {
-    assert_int_equal(ms_sim_kill_node(rig_of(rig)->engine, node), 0);
+    assert_int_equal(ms_sim_kill_node(rig_of(rig)->backend, node), 0);
 }
 
 static void silence(struct ms_rig *rig, int64_t for_ns)
 {
-    ms_sim_silence(rig_of(rig)->engine, for_ns);
+    ms_sim_silence(rig_of(rig)->backend, for_ns);
 }
 
 static size_t held(struct ms_rig *rig)
 {
-    return ms_sim_held(rig_of(rig)->engine);
+    return ms_sim_held(rig_of(rig)->backend);
 }
 
 static struct ms_rig *make(void *arg)
@@ -98,8 +98,8 @@ static struct ms_rig *make(void *arg)
 
     assert_non_null(r);
     r->base.ops = &ops;
-    r->engine = ms_sim_create(&o);
-    assert_non_null(r->engine);
+    r->backend = ms_sim_create(&o);
+    assert_non_null(r->backend);
     return &r->base;
 }
 
@@ -109,7 +109,7 @@ static void destroy(struct ms_rig *rig)
 
     if (r->o)
         r->o->ops->destroy(r->o);
-    ms_sim_destroy(r->engine);
+    ms_sim_destroy(r->backend);
     free(r);
 }
 

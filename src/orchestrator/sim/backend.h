@@ -1,4 +1,4 @@
-/* engine.h - a cluster in one process, in virtual time, with faults by a seed
+/* backend.h - a cluster in one process, in virtual time, with faults by a seed
  *
  * It stands for what is on the other side of a network: Ray, Kubernetes, Slurm. It has
  * nodes, places gangs all or none, starts their pieces slowly, and tells what happens;
@@ -9,8 +9,8 @@
  * Time passes only in ms_sim_step. The same seed and the same requests give the same
  * history.
  */
-#ifndef MS_ORCHESTRATOR_SIM_ENGINE_H
-#define MS_ORCHESTRATOR_SIM_ENGINE_H
+#ifndef MS_ORCHESTRATOR_SIM_BACKEND_H
+#define MS_ORCHESTRATOR_SIM_BACKEND_H
 
 #include "orchestrator/orchestrator.h"
 #include "orchestrator/sim/clock.h"

@@ -137,7 +137,7 @@ def _by_number(device: str) -> tuple[bool, int, str]:
     return not device.isdecimal(), number, device
 
 
-class MusterKeeper:
+class MusterBundle:
     """Holds one bundle. One of those on a node has the agent, too."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-/* engine.c - the simulated engine: its nodes, its life, and what can happen to it */
-#include "orchestrator/sim/engine.h"
+/* backend.c - the simulated backend: its nodes, its life, and what can happen to it */
+#include "orchestrator/sim/backend.h"
 
 #include "base/cleanup.h"
-#include "orchestrator/sim/engine_impl.h"
+#include "orchestrator/sim/backend_impl.h"
 
 #include <errno.h>
 #include <stdio.h>

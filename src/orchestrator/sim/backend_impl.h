@@ -1,15 +1,15 @@
-/* engine_impl.h - what the files of the simulated engine share
+/* backend_impl.h - what the files of the simulated backend share
  *
- * engine.c    the whole, and what happens to it
+ * backend.c    the whole, and what happens to it
  * gang.c      pieces and gangs
  * message.c   what is told to the controller, and what it asks
  */
-#ifndef MS_ORCHESTRATOR_SIM_ENGINE_IMPL_H
-#define MS_ORCHESTRATOR_SIM_ENGINE_IMPL_H
+#ifndef MS_ORCHESTRATOR_SIM_BACKEND_IMPL_H
+#define MS_ORCHESTRATOR_SIM_BACKEND_IMPL_H
 
 #include "base/clock.h"
 #include "base/list.h"
-#include "orchestrator/sim/engine.h"
+#include "orchestrator/sim/backend.h"
 
 /* One way through the network. */
 #define MS_SIM_LATENCY_NS (2 * MS_NS_PER_MS)
@@ -59,7 +59,7 @@ struct ms_sim {
     int64_t silent_until_ns;
 };
 
-/* engine.c */
+/* backend.c */
 bool ms_sim_chance(struct ms_sim *s, uint32_t milli);
 int64_t ms_sim_up_to(struct ms_sim *s, int64_t ns);
 
