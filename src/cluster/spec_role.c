@@ -7,6 +7,7 @@
 #include "wire/frame.h"
 #include "worker/native/json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -97,9 +98,11 @@ static Muster__StartKind start_of(const struct ms_spec_role *r)
 
 static void add_module(struct draft *d, const char *module)
 {
-    for (size_t i = 0; i < d->zygote.n_preload; i++)
+    for (size_t i = 0; i < d->zygote.n_preload; i++) {
+        assert(d->preload[i]);
         if (strcmp(d->preload[i], module) == 0)
             return;
+    }
     d->preload[d->zygote.n_preload++] = module;
 }
 

@@ -147,7 +147,7 @@ int ms_job_share_bundles(struct ms_job *job,
 {
     struct ms_nearest near = {.word = r->shares};
     const struct ms_job_role *of = r->shares ? find(job, r->shares, &near) : r;
-    struct ms_yaml_at key;
+    struct ms_yaml_at key = at;
     const char *why;
 
     if (r->has_bundle)

@@ -271,7 +271,7 @@ int ms_rollout_weights_failed(struct ms_rollout *r)
 int ms_rollout_restored(struct ms_rollout *r, uint32_t rank)
 {
     struct replica *rep;
-    uint32_t number;
+    uint32_t number = 0;
     int rc;
     MS_ROLLOUT_ENTER(r, -ECHILD);
 

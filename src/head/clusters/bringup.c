@@ -159,6 +159,7 @@ carry_out(struct ms_head_op *op, struct ms_bringup_answer plan, struct ms_slot *
         begin_steps(op);
         break;
     case MS_BRINGUP_DO_MORE:
+        assert(s); /* of it there is more to ask */
         begin_one(op, s);
         break;
     case MS_BRINGUP_DO_ASK_WHERE:

@@ -231,6 +231,7 @@ int ms_head_destroy_run(struct ms_head_op *op)
     struct ms_head *h = op->head;
     const char *name = op->request->destroy->name;
     struct ms_cluster *c;
+    bool was_waiting;
     int rc = ms_name_check(name, "cluster", &op->error);
 
     if (rc < 0)
@@ -239,7 +240,10 @@ int ms_head_destroy_run(struct ms_head_op *op)
     if ((!c || c->unknown) && ms_head_wait_for_nodes(op))
         return 0;
     op->cluster = c && is_meant(op, c) ? c : NULL;
-    if (!op->cluster && ms_head_give_up_waiting(h, name, op->driver)) {
+    /* beside one that there is, a creation waits for the end of just that one */
+    was_waiting =
+        (!op->cluster || op->driver) && ms_head_give_up_waiting(h, name, op->driver);
+    if (was_waiting && !op->cluster) {
         ms_head_op_succeed(op, NULL);
         return 0;
     }

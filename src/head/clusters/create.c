@@ -283,9 +283,10 @@ static bool wait_for_former(struct ms_head_op *op)
         c = ms_registry_find(&h->registry, m->spec->name);
     }
     if (!c || !op->data || !ms_head_is_to_end(h, c)) {
+        if (op->data) /* it stood there for that alone */
+            ms_list_remove(&op->wait_link);
         op->data = NULL;
         m->again = false;
-        ms_list_remove(&op->wait_link);
         return false;
     }
     ms_error_set(&op->error,

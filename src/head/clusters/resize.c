@@ -101,8 +101,11 @@ int ms_head_resize_run(struct ms_head_op *op)
 {
     const Muster__ResizeCluster *w = what(op);
     struct ms_cluster *c = ms_change_find(op, w->cluster);
-    int rc = c ? ms_change_plan_resize(&op->plan, c, w, &op->error) : op->error.code;
+    int rc;
 
+    if (!c)
+        return op->error.code;
+    rc = ms_change_plan_resize(&op->plan, c, w, &op->error);
     if (rc == 0 && ms_head_wait_for_nodes(op)) { /* places are on all of them */
         ms_change_plan_finish(&op->plan);
         return 0;

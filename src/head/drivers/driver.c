@@ -92,9 +92,11 @@ uint64_t ms_driver_given_up(const struct ms_head *h, uint64_t id)
 static void remember(const struct ms_driver *d)
 {
     struct ms_head *h = d->head;
+    uint64_t before = ms_driver_given_up(h, d->id), newest = d->replies.newest;
 
-    h->given_up[h->given_up_next++ % MS_DRIVERS_GIVEN_UP] =
-        (struct ms_driver_given_up){d->id, d->replies.newest};
+    if (newest > before)
+        h->given_up[h->given_up_next++ % MS_DRIVERS_GIVEN_UP] =
+            (struct ms_driver_given_up){d->id, newest};
 }
 
 void ms_driver_destroy(struct ms_driver *d)

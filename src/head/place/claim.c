@@ -7,6 +7,7 @@
 #include "head/place/group_request.h"
 #include "head/place/place_impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,11 +57,14 @@ static int bring(struct ms_books *b,
     MS_CLEANUP(brought_finish) struct brought g = {0};
     int rc = brought_read(&g, b, m, err);
 
-    r->like = &g.w.request;
     *out = calloc(r->count + (size_t)1, sizeof **out);
     if (!*out)
         return ms_error_set(err, -ENOMEM, "out of memory");
-    return rc < 0 ? rc : ms_books_seat(b, r, *out, table, err);
+    r->like = &g.w.request;
+    if (rc == 0)
+        rc = ms_books_seat(b, r, *out, table, err);
+    r->like = NULL;
+    return rc;
 }
 
 static bool is_possible(struct ms_books *b, const Muster__PlaceCluster *m)
@@ -71,6 +75,7 @@ static bool is_possible(struct ms_books *b, const Muster__PlaceCluster *m)
 
     if (!all || brought_read(&g, b, m, NULL) < 0)
         return false;
+    assert(g.w.bundles);
     for (uint32_t i = 0; i < m->world_size; i++)
         all[i] = g.w.bundles[0];
     g.w.request.bundles = all;

