@@ -449,9 +449,10 @@ static void on_piece(void *arg, struct ms_http_ask *a)
     struct http_put *put = arg;
 
     put->ask = NULL;
-    put->to = MS_TAKE(a->held);
     if (a->err.code)
         fail(put, a->err.code, a->err.text);
+    if (!put->err.code) /* nor was what came meanwhile wrong */
+        put->to = MS_TAKE(a->held);
     flush_kept(put);
     if (put->is_whole)
         finish(put);
