@@ -36,6 +36,7 @@ READY_S = 60.0  # for a command to answer /health
 _POLL_S = 0.05  # a port that nobody listens on yet gives no event
 _ASK_S = 30.0
 _END_S = 1.0  # for the end of a command to be known, after its connection
+_LEAST_S = 0.1  # also of a deadline that is over a worker on this host is asked
 _CALLS_MAX = 64  # under way in one process
 
 
@@ -106,6 +107,10 @@ def _died(worker_id: str, code: int, lines: Sequence[str]) -> WorkerDied:
     return error
 
 
+def _left_s(deadline: float) -> float:
+    return min(_ASK_S, max(_LEAST_S, deadline - time.monotonic()))
+
+
 class CommandWorker:
     """One such process, the child of the worker at `parent`."""
 
@@ -134,36 +139,37 @@ class CommandWorker:
                     raise DeadlineExceeded(
                         f"{self.info.id} did not answer in time: {e}"
                     ) from None
-            if (end := self._find_end()) is not None:
+            if (end := self._find_end(deadline)) is not None:
                 raise end
             time.sleep(_POLL_S)
 
     def check(self, timeout: float) -> None:
         self._ask("/health", None, timeout)
 
-    def _find_end(self) -> WorkerDied | None:
+    def _find_end(self, deadline: float) -> WorkerDied | None:
         """How it has ended, if the worker beside which it runs knows it."""
         try:
-            health = ask(self._parent, "/health", None, _ASK_S)
-            ended = health.get("ended_children", ())
-            if any(self._who.items() <= one.items() for one in ended):
-                answer = self._kill()
-                lines = answer.get("last_lines", [])
-                self._end = _died(self.info.id, answer["exit_code"], lines)
+            health = ask(self._parent, "/health", None, _left_s(deadline))
+            for one in health.get("ended_children", ()):
+                if self._who.items() <= one.items():
+                    answer = self._kill(_left_s(deadline))
+                    lines = answer.get("last_lines", [])
+                    self._end = _died(self.info.id, one["exit_code"], lines)
         except MusterError:
             pass  # it has ended too
         return self._end
 
-    def _kill(self) -> Any:
-        return ask(self._parent, "/kill_forked_worker", self._who, _ASK_S, self._token)
+    def _kill(self, timeout: float) -> Any:
+        return ask(self._parent, "/kill_forked_worker", self._who, timeout, self._token)
 
     def _ask(self, path: str, body: Any, timeout: float) -> Any:
+        deadline = time.monotonic() + timeout
         try:
             return ask(self._address, path, body, timeout)
         except WorkerUnreachable:
-            deadline = time.monotonic() + min(_END_S, timeout)
-            while time.monotonic() < deadline:
-                if (end := self._find_end()) is not None:
+            until = min(time.monotonic() + _END_S, deadline)
+            while time.monotonic() < until:
+                if (end := self._find_end(deadline)) is not None:
                     raise end from None
                 time.sleep(_POLL_S)
             raise
@@ -205,7 +211,7 @@ class CommandWorker:
     def stop(self) -> None:
         """Ask the worker beside which it runs to end it. It may have ended, or both."""
         try:
-            self._kill()
+            self._kill(_ASK_S)
         except (WorkerUnreachable, HttpError, DeadlineExceeded):
             pass
         self._threads.shutdown(wait=False, cancel_futures=True)
