@@ -49,6 +49,9 @@ def test_a_drained_replica_and_a_smaller_cluster(cluster: Make) -> None:
         sched.resize(2)
         assert len(c) == 2
         sched.drain([0])
+        with pytest.raises(ValueError, match="not drained"):
+            sched.resize(1)  # none that is used would be left
+        assert len(c) == 2
         c.replace(1)
         sched.restored(1)  # the first of two: the other one is drained
         check(sched.submit([1], n=2, max_new_tokens=10).result(WAIT_S), 10, 2)

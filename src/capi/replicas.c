@@ -170,7 +170,10 @@ int muster_scheduler_resize(struct muster_scheduler *s,
         return rc;
     MS_LOCK(&s->lock);
     rc = await_gone(s, ms_rollout_limit, world_size / s->width, until_ns);
-    if (rc < 0)
+    if (rc == -EINVAL)
+        muster_error_set(
+            err, rc, NULL, "a scheduler needs a replica that is not drained");
+    else if (rc < 0)
         ms_capi_generate_failed(rc, "requests of replicas that go", err);
     else
         rc = muster_cluster_resize(s->cluster, world_size, RESIZE_GRACE_NS, err);

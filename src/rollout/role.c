@@ -157,13 +157,23 @@ int ms_rollout_follow(struct ms_rollout *r,
     return rc < 0 ? ms_error_set(err, rc, "no memory for a replica") : 0;
 }
 
+/* Is one of the first `replicas` not drained? */
+static bool is_any_left(const struct ms_rollout *r, uint32_t replicas)
+{
+    for (size_t i = 0; i < r->member_count && i < replicas; i++)
+        if (!r->members[i].is_aside && !r->members[i].is_going)
+            return true;
+    return false;
+}
+
 int ms_rollout_limit(struct ms_rollout *r, uint32_t replicas)
 {
     int rc;
     MS_ROLLOUT_ENTER(r, -ECHILD);
 
     rc = ms_rollout_check(r);
-    if (rc == 0 && replicas == 0)
+    if (rc == 0 &&
+        (replicas == 0 || (replicas < r->member_count && !is_any_left(r, replicas))))
         rc = -EINVAL;
     if (rc < 0)
         return rc;
@@ -176,14 +186,6 @@ int ms_rollout_limit(struct ms_rollout *r, uint32_t replicas)
 }
 
 /* ---- not used for a while ---------------------------------------------------------- */
-
-static bool is_any_left(const struct ms_rollout *r)
-{
-    for (size_t i = 0; i < r->member_count; i++)
-        if (!r->members[i].is_aside && !r->members[i].is_going)
-            return true;
-    return false;
-}
 
 /* -ENOENT: there is no such rank; -EINVAL: none would be left. Nothing has changed then. */
 static int set_aside(struct ms_rollout *r, const uint32_t *ranks, size_t count)
@@ -199,7 +201,7 @@ static int set_aside(struct ms_rollout *r, const uint32_t *ranks, size_t count)
         r->members[number].is_going = !r->members[number].is_aside;
         is_new = is_new || r->members[number].is_going;
     }
-    is_last = is_new && !is_any_left(r);
+    is_last = is_new && !is_any_left(r, r->replicas_max);
     for (size_t i = 0; i < r->member_count; i++) {
         struct member *m = &r->members[i];
 

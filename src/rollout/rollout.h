@@ -118,7 +118,8 @@ int ms_rollout_follow(struct ms_rollout *r,
                       uint32_t ranks,
                       struct ms_error *err);
 /* Replicas from this number on are not used, whatever is followed, so that their workers can be
- * ended. 0: they are gone; -EAGAIN: requests are still leaving, ask again at news. */
+ * ended. 0: they are gone; -EAGAIN: requests are still leaving, ask again at news; -EINVAL: at
+ * least one that is not drained must stay. */
 int ms_rollout_limit(struct ms_rollout *r, uint32_t replicas);
 /* Use the replicas of these ranks no more, until undrain. 0: they are gone; -EAGAIN: as above;
  * -EINVAL: at least one must stay; -ENOENT: there is no such rank. */
@@ -136,7 +137,7 @@ struct ms_rollout_submit {
     const struct muster_value *sampling; /* a map or NULL */
     uint32_t samples, surplus;
     /* What was begun as surplus is kept, and samples of the next group of this key, prompt and
-     * sampling go on behind it, while it is not too old. */
+     * sampling go on behind it, while it is not too old. Of a session's first turn only. */
     bool keeps_surplus;
     uint32_t prompt_tokens; /* 0: the length of a list, else of a text by 4 */
     uint32_t max_new_tokens;

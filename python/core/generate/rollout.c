@@ -23,7 +23,7 @@ static const char *refusal_of(const char *what)
         {"weights", "another update is under way"},
         {"weights_failed", "no update is under way"},
         {"drain", "at least one replica must stay"},
-        {"resize", "a scheduler needs a replica"},
+        {"resize", "a scheduler needs a replica that is not drained"},
         {"pause", "it was resumed meanwhile"},
         {"resume", "it is not paused"},
     };
