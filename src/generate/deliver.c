@@ -119,32 +119,48 @@ int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e
 
 /* ---- batches ----------------------------------------------------------------------- */
 
-/* It runs, and cannot have enough samples that are not too old. */
+/* What it has is for nothing. */
+static bool is_in_vain(const struct ms_scheduler *s, const struct ms_gen_request *q)
+{
+    return q->generated > 0 && is_too_old(s, q->oldest);
+}
+
+/* It cannot have enough samples that are not too old. */
 static bool is_hopeless(const struct ms_scheduler *s, const struct ms_gen_group *g)
 {
     uint32_t may_be = g->done;
 
-    if (g->state != MS_GROUP_OPEN)
-        return false;
     for (uint32_t i = g->first; i != MS_NONE; i = s->requests[i].next) {
         const struct ms_gen_request *q = &s->requests[i];
 
         if (q->state != MS_REQUEST_DONE && !q->ends)
-            may_be += q->generated == 0 || !is_too_old(s, q->oldest);
+            may_be += !is_in_vain(s, q);
     }
     return may_be < g->wanted || (g->done > 0 && is_stale(s, g));
 }
 
-/* How many were dropped. */
-static uint32_t drop_hopeless(struct ms_scheduler *s)
+bool ms_deliver_drop_old(struct ms_scheduler *s, uint32_t i)
+{
+    if (is_hopeless(s, &s->groups[i])) {
+        ms_gen_group_drop(s, i, MS_WHY_STALE);
+        return true;
+    }
+    for (uint32_t q = s->groups[i].first; q != MS_NONE; q = s->requests[q].next)
+        if (s->requests[q].state != MS_REQUEST_DONE && !s->requests[q].ends &&
+            is_in_vain(s, &s->requests[q])) {
+            s->disturbed++;
+            ms_gen_request_end(s, q, MS_WHY_STALE);
+        }
+    return false;
+}
+
+/* Of groups that run; how many were dropped. */
+static uint32_t drop_old(struct ms_scheduler *s)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < s->group_count; i++)
-        if (is_hopeless(s, &s->groups[i])) {
-            ms_gen_group_drop(s, i, MS_WHY_STALE);
-            n++;
-        }
+        n += s->groups[i].state == MS_GROUP_OPEN && ms_deliver_drop_old(s, i);
     return n;
 }
 
@@ -162,7 +178,7 @@ int ms_deliver_advance(struct ms_scheduler *s, const struct ms_generate_event *e
         ms_gen_group_drop(s, s->ready.first, MS_WHY_STALE);
         stale++;
     }
-    stale += drop_hopeless(s);
+    stale += drop_old(s);
     if (stale > 0)
         refill(s, stale);
     for (size_t i = 0; i < s->queue.count; i++)

@@ -128,6 +128,7 @@ static void submit_begun(
 static void test_running_group_that_is_too_old_is_dropped(void **state)
 {
     RIG(r, .seed = 1, .staleness_max = 1);
+    uint64_t old;
 
     (void)state;
     EVENT(&r, MS_REPLICA_UP, .replica = 0, .epoch = 1, .samples = 8, .version = 5);
@@ -135,15 +136,50 @@ static void test_running_group_that_is_too_old_is_dropped(void **state)
     submit_begun(&r, 1, 2, 0, 4); /* both are needed */
     submit_begun(&r, 2, 1, 1, 4); /* the other one may still come in time */
     submit_begun(&r, 3, 1, 0, 5);
+    old = ms_scheduler_request(r.s, 2, 0);
     EVENT(&r, MS_TICK);
     DECIDED(&r, MS_SEND, MS_SEND, MS_SEND, MS_SEND, MS_SEND);
     EVENT(&r, MS_ADVANCE, .version = 6);
-    DECIDED(&r, MS_ABORT, MS_ABORT, MS_DROP, MS_REFILL);
+    DECIDED(&r, MS_ABORT, MS_ABORT, MS_DROP, MS_ABORT, MS_REFILL);
     assert_int_equal(r.d[2].group, 1);
     assert_int_equal(r.d[2].why, MS_WHY_STALE);
-    assert_int_equal(r.d[3].tokens, 1);
+    assert_int_equal(r.d[3].id, old);
+    assert_int_equal(r.d[3].why, MS_WHY_STALE);
+    assert_int_equal(r.d[4].tokens, 1);
     assert_int_equal(ms_scheduler_stats(r.s).stale, 1);
     assert_int_equal(ms_scheduler_stats(r.s).dropped, 1);
+    EVENT(&r, MS_FINISHED, .id = old, .attempt = 1, .tokens = 50); /* it was quicker */
+    NOTHING(&r);
+    EVENT(&r,
+          MS_FINISHED,
+          .id = ms_scheduler_request(r.s, 2, 1),
+          .attempt = 1,
+          .tokens = 60);
+    DECIDED(&r, MS_READY);
+    assert_int_equal(ms_scheduler_stats(r.s).dropped, 1);
+}
+
+/* It waits for its admission with tokens that have become too old by then. */
+static void test_what_is_too_old_when_it_is_admitted(void **state)
+{
+    RIG(r, .seed = 1, .batch = 1, .staleness_max = 1);
+
+    (void)state;
+    EVENT(&r, MS_REPLICA_UP, .replica = 0, .epoch = 1, .samples = 8, .version = 5);
+    EVENT(&r, MS_ADVANCE, .version = 5);
+    submit(&r, 1, 1);
+    submit(&r, 2, 1);
+    submit_begun(&r, 3, 1, 0, 4);
+    submit_begun(&r, 4, 1, 1, 4); /* the other one has no tokens yet */
+    EVENT(&r, MS_TICK);
+    DECIDED(&r, MS_SEND, MS_SEND);
+    EVENT(&r, MS_ADVANCE, .version = 6);
+    DECIDED(&r, MS_DROP, MS_REFILL, MS_SEND);
+    assert_int_equal(r.d[0].group, 3);
+    assert_int_equal(r.d[0].why, MS_WHY_STALE);
+    assert_int_equal(r.d[2].group, 4);
+    assert_int_equal(r.d[2].seq, 1);
+    assert_int_equal(ms_scheduler_stats(r.s).held, 0);
 }
 
 /* What would be too old with the next version goes before all else, whatever the order. */
@@ -273,6 +309,7 @@ int main(void)
         cmocka_unit_test(test_admission_is_bounded),
         cmocka_unit_test(test_admission_of_a_restored_job),
         cmocka_unit_test(test_running_group_that_is_too_old_is_dropped),
+        cmocka_unit_test(test_what_is_too_old_when_it_is_admitted),
         cmocka_unit_test(test_last_chance_goes_first),
         cmocka_unit_test(test_surplus_shrinks_while_it_biases),
         cmocka_unit_test(test_surplus_that_does_not_bias_stays),

@@ -272,6 +272,10 @@ static void admit(struct ms_scheduler *s, uint32_t i)
     g->state = MS_GROUP_OPEN;
     g->counted = 1;
     ms_staleness_submit(&s->admission);
+    if (ms_deliver_drop_old(s, i)) {
+        ms_decide(s, MS_REFILL)->tokens = 1;
+        return;
+    }
     guess_length(s, i);
     look_ahead(s, i);
     if (g->has_surplus)

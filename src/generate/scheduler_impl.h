@@ -85,6 +85,9 @@ void ms_gen_group_release(struct ms_scheduler *s, uint32_t group); /* it is over
 /* ---- deliver.c --------------------------------------------------------------------- */
 
 void ms_deliver_finished(struct ms_scheduler *s, uint32_t group);
+/* Samples of it that are too old end, so that others are waited for; true: it was dropped,
+ * because there are not enough of these. */
+bool ms_deliver_drop_old(struct ms_scheduler *s, uint32_t group);
 int ms_deliver_verdict(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_pull(struct ms_scheduler *s, const struct ms_generate_event *e);
 int ms_deliver_consumed(struct ms_scheduler *s, const struct ms_generate_event *e);

@@ -230,7 +230,7 @@ static inline bool ms_gen_request_is_last_chance(const struct ms_scheduler *s,
                                                  const struct ms_gen_request *q)
 {
     return q->generated > 0 && q->oldest < s->version &&
-           (uint64_t)q->oldest + s->o.staleness_max <= s->version;
+           (uint64_t)q->oldest + s->o.staleness_max == s->version;
 }
 
 /* A seeded number, 0 to n - 1. */
