@@ -109,6 +109,36 @@ def test_surplus_is_not_kept_unasked_or_for_too_long(cluster: Make) -> None:
         assert sched.stats()["surplus_held"] == 0
 
 
+def test_a_sample_that_is_too_old_ends_and_its_group_goes_on(cluster: Make) -> None:
+    c = cluster(Counting, 1)
+    with Scheduler(c, max_staleness=0) as sched:
+        group = sched.submit(
+            [5],
+            surplus=1,
+            key="five",
+            max_new_tokens=30,
+            sampling=UNEVEN,
+            keep_surplus=True,
+        )
+        other = sched._core.rid(group.id, 1)
+        until(lambda: sched.explain(other)["generated"] == 20)
+        with sched.weights(version=1):
+            c.execute_all_sync("set_weights", 1)
+        until(lambda: sched.stats()["live"] == 1)
+        c.execute_all_sync("release")
+        (only,) = group.result(WAIT_S).samples
+        assert (only.tokens, only.versions) == ([99], [1])
+        assert sched.stats()["surplus_kept"] == 0
+
+
+def test_surplus_of_a_later_turn_is_not_kept(cluster: Make) -> None:
+    c = cluster(Counting, 1)
+    with Scheduler(c) as sched, sched.session() as talk:
+        sched.submit([5], max_new_tokens=30, session=talk).result(WAIT_S)
+        leave_surplus(c, sched, session=talk)
+        assert sched.stats()["surplus_kept"] == 0
+
+
 def test_what_was_cancelled_is_not_kept(cluster: Make) -> None:
     c = cluster(Counting, 1)
     with Scheduler(c) as sched:

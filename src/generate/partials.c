@@ -108,6 +108,11 @@ int ms_partials_keep(struct ms_partials *p, const struct ms_partial *one)
     return 0;
 }
 
+bool ms_partials_has(const struct ms_partials *p, uint64_t key)
+{
+    return key != 0 && ms_map_find(&p->keys, key);
+}
+
 void *
 ms_partials_take(struct ms_partials *p, uint64_t key, uint64_t asked, uint32_t below)
 {

@@ -8,6 +8,7 @@
 #ifndef MS_GENERATE_PARTIALS_H
 #define MS_GENERATE_PARTIALS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ void ms_partials_destroy(struct ms_partials *p); /* NULL is fine */
 
 /* It is taken over at 0, and then may be let go at once. -EINVAL, -ENOMEM: it is not. */
 int ms_partials_keep(struct ms_partials *p, const struct ms_partial *one);
+
+/* Is any kept by this key? */
+bool ms_partials_has(const struct ms_partials *p, uint64_t key);
 
 /* The oldest of that prompt with less than `below` tokens: the caller's again, or NULL. */
 void *

@@ -60,6 +60,9 @@ static void test_the_oldest_of_the_prompt(void **state)
     keep(p, 2, 10, 0, 'b');
     keep(p, 1, 50, 0, 'c');
     keep(p, 1, 10, 0, 'd');
+    assert_true(ms_partials_has(p, 1));
+    assert_false(ms_partials_has(p, 3));
+    assert_false(ms_partials_has(p, 0));
     assert_int_equal(take(p, 1, 2, 99), '-'); /* something else was asked */
     assert_int_equal(take(p, 0, 1, 99), '-'); /* without a key nothing is the same */
     assert_int_equal(take(p, 1, 1, 10), '-'); /* they would be whole */
@@ -67,6 +70,7 @@ static void test_the_oldest_of_the_prompt(void **state)
     assert_int_equal(take(p, 1, 1, 50), 'd');
     assert_int_equal(take(p, 1, 1, 51), 'c');
     assert_int_equal(take(p, 1, 1, 99), '-');
+    assert_false(ms_partials_has(p, 1));
     assert_int_equal(take(p, 2, 1, 99), 'b');
     assert_int_equal(ms_partials_stats(p).held, 0);
     assert_int_equal(ms_partials_stats(p).tokens, 0);

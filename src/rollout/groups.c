@@ -165,8 +165,9 @@ static bool begin_behind(struct group *g, const struct ms_rollout_sample *before
     return to->tokens && to->runs && (to->logprobs || !before->logprobs);
 }
 
-static struct group *
-group_make(struct ms_rollout *r, const struct ms_rollout_submit *s, uint64_t key)
+static struct group *group_make(struct ms_rollout *r,
+                                const struct ms_rollout_submit *s,
+                                const struct ms_gen_turn *t)
 {
     uint32_t count = s->samples + s->surplus;
     struct group *g = calloc(1, sizeof *g);
@@ -174,7 +175,7 @@ group_make(struct ms_rollout *r, const struct ms_rollout_submit *s, uint64_t key
     if (!g)
         return NULL;
     ms_list_init(&g->link);
-    g->out = result_make(r->last_group + 1, key, count);
+    g->out = result_make(r->last_group + 1, t->key, count);
     g->requests = calloc(count, sizeof *g->requests);
     g->prompt = muster_value_copy(s->prompt);
     g->sampling = s->sampling ? muster_value_copy(s->sampling) : NULL;
@@ -188,7 +189,7 @@ group_make(struct ms_rollout *r, const struct ms_rollout_submit *s, uint64_t key
     }
     g->out->wanted = s->samples;
     g->max_new = s->max_new_tokens;
-    g->keeps_surplus = s->keeps_surplus;
+    g->keeps_surplus = s->keeps_surplus && t->turn == 0; /* its prompt comes again */
     for (uint32_t i = 0; i < count; i++) {
         g->requests[i].group = g;
         g->requests[i].sample = &g->out->samples[i];
@@ -313,7 +314,7 @@ int ms_rollout_submit(struct ms_rollout *r,
         ms_error_set(err, rc, "its session was finished, or was idle for too long");
     if (rc < 0)
         return rc;
-    g = group_make(r, s, turn.key);
+    g = group_make(r, s, &turn);
     if (g && !s->before && turn.turn == 0)
         ms_rollout_partials_take(r, g);
     rc = g ? enter(r, g, s, &turn) : -ENOMEM;

@@ -9,34 +9,39 @@
 #define FNV_OFFSET UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME  UINT64_C(0x100000001b3)
 
-static uint64_t digest(const struct ms_plain_writer *w)
+/* False: it could not be written. */
+static bool digest(const struct ms_plain_writer *w, uint64_t *out)
 {
     struct iovec iov[MS_PLAIN_IOV_MAX];
     int count = ms_plain_iov(w, iov);
     uint64_t hash = FNV_OFFSET;
 
+    if (count < 0)
+        return false;
     for (int i = 0; i < count; i++) {
         const uint8_t *at = iov[i].iov_base;
 
         for (size_t k = 0; k < iov[i].iov_len; k++)
             hash = (hash ^ at[k]) * FNV_PRIME;
     }
-    return hash;
+    *out = hash;
+    return true;
 }
 
-/* The key is the caller's word; tokens go on only behind those of the very same prompt. */
-static uint64_t asked(const struct group *g)
+/* The key is the caller's word; tokens go on only behind those of the very same prompt.
+ * False: it is not known which one that is. */
+static bool asked(const struct group *g, uint64_t *out)
 {
     struct ms_plain_writer w;
-    uint64_t hash;
+    bool is_known;
 
     ms_plain_writer_init(&w);
     ms_value_encode(&w, MS_PLAIN_ITEM, g->prompt);
     if (g->sampling)
         ms_value_encode(&w, MS_PLAIN_ITEM, g->sampling);
-    hash = digest(&w);
+    is_known = digest(&w, out);
     ms_plain_writer_finish(&w);
-    return hash;
+    return is_known;
 }
 
 void ms_rollout_partial_release(void *what)
@@ -75,11 +80,12 @@ uint32_t ms_rollout_oldest_version(const struct ms_rollout_sample *s)
     return oldest;
 }
 
-static void keep(struct ms_rollout *r, struct group *g, struct ms_rollout_sample *s)
+static void
+keep(struct ms_rollout *r, uint64_t key, uint64_t of, struct ms_rollout_sample *s)
 {
     struct ms_rollout_sample *kept = calloc(1, sizeof *kept);
-    struct ms_partial one = {.key = g->out->key,
-                             .asked = asked(g),
+    struct ms_partial one = {.key = key,
+                             .asked = of,
                              .tokens = (uint32_t)s->count,
                              .oldest = ms_rollout_oldest_version(s),
                              .what = kept};
@@ -91,14 +97,30 @@ static void keep(struct ms_rollout *r, struct group *g, struct ms_rollout_sample
         ms_rollout_partial_release(kept);
 }
 
+/* It was begun, has not ended, and is not too old. */
+static bool goes_on(const struct ms_rollout *r, const struct request *q)
+{
+    const struct ms_rollout_sample *s = q->sample;
+    bool has_ended = s->is_done || (s->reason[0] && strcmp(s->reason, "length") != 0);
+
+    return !has_ended && s->count > 0 && !q->is_unwanted && !q->stream &&
+           (uint64_t)ms_rollout_oldest_version(s) + r->staleness_max >= r->version;
+}
+
 void ms_rollout_partials_keep(struct ms_rollout *r, struct group *g)
 {
-    for (uint32_t i = 0; g->keeps_surplus && i < g->out->count; i++) {
-        struct ms_rollout_sample *s = &g->out->samples[i];
+    bool is_known = false;
+    uint64_t of = 0;
 
-        if (!s->is_done && s->count > 0 && !g->requests[i].is_unwanted &&
-            !g->requests[i].stream)
-            keep(r, g, s);
+    if (!g->keeps_surplus || g->out->key == 0)
+        return;
+    for (uint32_t i = 0; i < g->out->count; i++) {
+        if (!goes_on(r, &g->requests[i]))
+            continue;
+        is_known = is_known || asked(g, &of);
+        if (!is_known)
+            return;
+        keep(r, g->out->key, of, &g->out->samples[i]);
     }
 }
 
@@ -106,9 +128,8 @@ void ms_rollout_partials_take(struct ms_rollout *r, struct group *g)
 {
     uint64_t of;
 
-    if (ms_partials_stats(r->partials).held == 0)
+    if (!ms_partials_has(r->partials, g->out->key) || !asked(g, &of))
         return;
-    of = asked(g);
     for (uint32_t i = 0; i < g->out->count; i++) {
         struct ms_rollout_sample *kept =
             ms_partials_take(r->partials, g->out->key, of, g->max_new);
