@@ -350,8 +350,32 @@ static bool are_known(const struct ms_books *b, const struct ms_cluster *c)
     return true;
 }
 
-static void restore(struct ms_books *b, const struct ms_cluster *c)
+/* Leave in the request's scope what is known of it; the names are malloc'd. -ENOENT: nothing
+ * is. */
+static int cut_scope(const struct ms_books *b,
+                     Muster__PlaceCluster *m,
+                     Muster__Scope *scope,
+                     char ***names)
 {
+    if (!m->scope || m->scope->n_nodes == 0)
+        return 0;
+    *scope = *m->scope;
+    *names = scope->nodes = calloc(m->scope->n_nodes, sizeof **names);
+    if (!scope->nodes)
+        return -ENOMEM;
+    scope->n_nodes = 0;
+    for (size_t i = 0; i < m->scope->n_nodes; i++)
+        if (ms_stock_find(&b->stock, m->scope->nodes[i]))
+            scope->nodes[scope->n_nodes++] = m->scope->nodes[i];
+    m->scope = scope;
+    return scope->n_nodes ? 0 : -ENOENT;
+}
+
+static int restore(struct ms_books *b, const struct ms_cluster *c)
+{
+    Muster__PlaceCluster m = *c->spec->place;
+    Muster__Scope scope;
+    MS_CLEANUP(ms_cleanup_free) char **names = NULL;
     MS_CLEANUP(ms_cleanup_free) struct ms_known_seat *known = known_seats(c);
     MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = NULL;
     struct ms_seats_request r = {
@@ -361,32 +385,59 @@ static void restore(struct ms_books *b, const struct ms_cluster *c)
         .request = {.cluster = c->name, .world_size = r.count},
         .seat_count = r.count};
     struct ms_claim *made;
+    int rc = known ? cut_scope(b, &m, &scope, &names) : -ENOMEM;
 
-    if (!known || bring(b, c->spec->place, &r, &seats, NULL, NULL) < 0)
-        return;
+    if (rc == 0)
+        rc = bring(b, &m, &r, &seats, NULL, NULL);
+    if (rc < 0)
+        return rc;
     claim.seats = seats;
-    if (ms_books_claim(b, &claim, &made, NULL, NULL) < 0)
+    rc = ms_books_claim(b, &claim, &made, NULL, NULL);
+    if (rc < 0)
         ms_books_settle(b);
+    return rc;
+}
+
+/* All of its bundles, or what its ranks that live have of the nodes. */
+static void hold(struct ms_books *b, const struct ms_cluster *c)
+{
+    if (ms_books_find_claim(b, c->name))
+        return;
+    ms_books_drop_cluster(b, c->name); /* what some of its ranks had */
+    if (restore(b, c) == 0)
+        return;
+    for (size_t i = 0; i < c->count; i++)
+        if (ms_slot_is_live(&c->slots[i]))
+            adopt(b, &c->slots[i]);
+}
+
+static bool has_adopted(const struct ms_books *b, const struct ms_cluster *c)
+{
+    ms_list_each (claim, &b->claims, struct ms_claim, link)
+        if (claim->rank != MS_CLAIM_WHOLE && strcmp(claim->cluster, c->name) == 0)
+            return true;
+    return false;
 }
 
 void ms_place_recover(struct ms_head *h, const struct ms_cluster *c)
 {
     MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
 
-    if (own_group(c) && !ms_books_find_claim(&desk->books, c->name))
-        restore(&desk->books, c);
+    if (own_group(c))
+        hold(&desk->books, c);
 }
 
-/* Of a cluster that has brought its bundles along all of them, when their nodes are there. */
+/* Of a cluster that has brought its bundles along all of them, when their nodes are there; if
+ * that fails, rank by rank until all have been found. */
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
 {
     MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
     const struct ms_cluster *c = slot->cluster;
 
-    if (!own_group(c))
+    if (!own_group(c) || has_adopted(&desk->books, c))
         adopt(&desk->books, slot);
-    else if (!ms_books_find_claim(&desk->books, c->name) && are_known(&desk->books, c))
-        restore(&desk->books, c);
+    else if (are_known(&desk->books, c))
+        hold(&desk->books, c);
 }
 
 bool ms_place_is_shared(struct ms_head *h, const struct ms_cluster *c)
