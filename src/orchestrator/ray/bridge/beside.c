@@ -223,7 +223,11 @@ static void *create(const struct ms_ray_job_spec *spec,
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    *b = (struct beside){.process.pidfd = -1, .out = -1, .events = events, .arg = arg};
+    *b = (struct beside){.process.pidfd = -1,
+                         .out = -1,
+                         .polite_ns = spec->polite_ns,
+                         .events = events,
+                         .arg = arg};
     rc = ms_timer_init(&b->gone, spec->loop, on_gone, b);
     if (rc == 0)
         rc = spec->is_there ? adopt(b, spec) : start(b, spec, err);

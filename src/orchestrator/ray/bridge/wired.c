@@ -282,13 +282,13 @@ static int send_line(struct ms_bridge_transport *c, const char *line, size_t len
 static void destroy(struct ms_bridge_transport *c, bool keep, int64_t until_ns)
 {
     struct wired *b = (struct wired *)c;
-    bool leave = keep && b->has_secret && !b->is_over;
+    bool was_over = b->is_over, leave = keep && b->has_secret && !was_over;
 
     b->is_over = true;
     ms_wire_finish(&b->wire);
     ms_fd_close(&b->listen_fd);
     ms_timer_finish(&b->first);
-    if (!leave)
+    if (!leave && !was_over) /* else the state is that of the bridge after it */
         ms_bridge_state_remove(b->options);
     if (leave)
         b->home->leave(b->at);
