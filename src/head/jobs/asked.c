@@ -113,28 +113,31 @@ int ms_asked_run(struct ms_head_op *op, ms_verb_run *run)
     return rc;
 }
 
-int ms_asked_keep(struct ms_hosted *job, struct ms_error *err)
+int ms_asked_write(struct ms_hosted *job, struct ms_error *err)
 {
     struct ms_jobs *j = job->jobs;
     const struct ms_head_op *op = j->asked.op;
     MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
     Muster__KeptJobAsked m = MUSTER__KEPT_JOB_ASKED__INIT;
     char key[48];
-    int rc;
 
     m.job = job->name;
     key_of(op->driver->id, op->pending.number, key);
     if (ms_proto_pack(&m.base, &packed) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = ms_journal_write(j->head->persist.journal,
-                          MS_PERSIST_JOB_ASKED,
-                          key,
-                          packed.data,
-                          packed.len,
-                          err);
-    if (rc == 0)
-        add(j, op->driver->id, op->pending.number, job->name);
-    return rc;
+    return ms_journal_write(j->head->persist.journal,
+                            MS_PERSIST_JOB_ASKED,
+                            key,
+                            packed.data,
+                            packed.len,
+                            err);
+}
+
+void ms_asked_written(struct ms_hosted *job)
+{
+    const struct ms_head_op *op = job->jobs->asked.op;
+
+    add(job->jobs, op->driver->id, op->pending.number, job->name);
 }
 
 /* ---- of the head before ------------------------------------------------------------ */

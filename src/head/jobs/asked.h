@@ -35,7 +35,9 @@ void ms_asked_close(struct ms_asked *a);
 /* Carries out the request, or answers it if that was done before; as `run`. */
 int ms_asked_run(struct ms_head_op *op, ms_verb_run *run);
 /* The change under way is an event of this job: writes that, within the event's transaction. */
-int ms_asked_keep(struct ms_hosted *job, struct ms_error *err);
+int ms_asked_write(struct ms_hosted *job, struct ms_error *err);
+/* That transaction is done: who asks for it again is answered. */
+void ms_asked_written(struct ms_hosted *job);
 /* As ms_replies_settle, of this driver. `j` may be NULL. */
 void ms_asked_settle(struct ms_jobs *j,
                      uint64_t driver,

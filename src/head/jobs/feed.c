@@ -149,12 +149,15 @@ static int keep_event(struct ms_hosted *job,
     ms_hosted_number_key(job, job->event_number + 1, key);
     rc = write_message(job, MS_PERSIST_JOB_EVENT, key, &m.base, err);
     if (is_asked && rc == 0)
-        rc = ms_asked_keep(job, err);
+        rc = ms_asked_write(job, err);
     if (is_asked)
         rc = ms_journal_commit(journal_of(job), rc, err);
-    if (rc == 0)
-        job->event_number++;
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (is_asked)
+        ms_asked_written(job);
+    job->event_number++;
+    return 0;
 }
 
 /* With what came before it in it, those events are not needed any more. */
@@ -379,6 +382,14 @@ bool ms_hosted_feed_looks(struct ms_hosted *job, const struct ms_job_event *e)
     return !find_looks(job);
 }
 
+static struct ms_job_waiting *find_asked(const struct ms_hosted *job)
+{
+    ms_list_each (w, &job->waiting, struct ms_job_waiting, link)
+        if (w->is_asked)
+            return w;
+    return NULL;
+}
+
 int ms_hosted_want(struct ms_hosted *job,
                    const struct ms_job_event *e,
                    struct ms_error *err)
@@ -389,9 +400,9 @@ int ms_hosted_want(struct ms_hosted *job,
     if (job->is_recovering)
         return ms_error_set(
             err, -EAGAIN, "job '%s': the head has just started again", job->name);
+    ms_ends_tell(job);
     if (job->journal.code)
         return ms_error_set(err, job->journal.code, "%s", job->journal.text);
-    ms_ends_tell(job);
     rc = ms_job_core_check(job->core, e, err);
     if (rc < 0)
         return rc;
@@ -400,11 +411,9 @@ int ms_hosted_want(struct ms_hosted *job,
         return ms_error_set(err, -ENOMEM, "out of memory");
     w->is_asked = true;
     take_all(job);
-    if (ms_list_is_empty(&job->waiting) || !job->journal.code)
-        return 0;
-    w = ms_list_entry(job->waiting.prev, struct ms_job_waiting, link);
-    if (!w->is_asked)
-        return 0;             /* it was kept; what followed from it waits */
+    w = job->journal.code ? find_asked(job) : NULL;
+    if (!w)
+        return 0;             /* it was kept; what followed from it may wait */
     ms_list_remove(&w->link); /* a person can ask again */
     waiting_destroy(w);
     return ms_error_set(err, job->journal.code, "%s", job->journal.text);

@@ -1,8 +1,9 @@
 /* feed_test.c - events of a job on sim, in a head whose journal cannot be written for a while */
 #include "head/head_impl.h"
 #include "head/jobs/feed.h"
+#include "head/jobs/jobs.h"
 #include "head/ops/op.h"
-#include "head/test_ops.h"
+#include "head/test_serve.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,31 +12,30 @@
 
 enum { RANKS = 8, LOOKS = 1000 };
 
-static struct ms_head *head;
+static struct test_events told;
+static struct ms_head *driver;
 
 static int setup(void **state)
 {
-    struct ms_error err = {0};
-
-    if (ops_home_make(state) < 0)
+    serve_agent_path = "/bin/false";
+    if (serve_setup(state) < 0)
         return -1;
-    head = ms_head_serve(
-        &(struct ms_head_serve_options){.name = "test", .agent_path = "/bin/false"},
-        &err);
-    return head ? 0 : -1;
+    events_init(&told);
+    driver = serve_join(&told);
+    return 0;
 }
 
 static int teardown(void **state)
 {
-    ms_head_stop(head, 0);
-    return ops_home_remove(state);
+    ms_head_stop(MS_TAKE(driver), 0);
+    return serve_teardown(state);
 }
 
 static void on_head(ms_verb_run *run)
 {
     struct ms_error err = {0};
 
-    if (ms_head_op_call(head, run, ms_now_ns() + OPS_DEADLINE_NS, &err) < 0)
+    if (ms_head_op_call(serve_head, run, ms_now_ns() + OPS_DEADLINE_NS, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -66,7 +66,8 @@ static void submit(void)
     m.folder = (char[]){"/tmp"};
     m.text = (char[]){"name: looks\non: sim\nnodes: [{name: n0, cpus: 8}]\n"
                       "roles: {a: {command: [sh], world_size: 8, num_cpus: 1}}\n"};
-    ops_expect(ops_request(head, MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB, &m), 0, NULL);
+    ops_expect(
+        ops_request(driver, MUSTER__DRIVER_TO_HEAD__BODY_SUBMIT_JOB, &m), 0, NULL);
     do
         on_head(look);
     while (running < RANKS);
@@ -144,11 +145,50 @@ static void test_signs_of_work_do_not_pile_up(void **state)
     while (running < RANKS);
 }
 
+static bool is_asked;
+
+static int look_for_asked(struct ms_head_op *op)
+{
+    is_asked = !ms_list_is_empty(&op->head->jobs->asked.all);
+    ms_head_op_succeed(op, NULL);
+    return 0;
+}
+
+static void scale(int code, const char *says)
+{
+    Muster__ScaleJob m = MUSTER__SCALE_JOB__INIT;
+
+    m.name = (char[]){"looks"};
+    m.role = (char[]){"a"};
+    m.count = RANKS - 1;
+    ops_expect(
+        ops_request(driver, MUSTER__DRIVER_TO_HEAD__BODY_SCALE_JOB, &m), code, says);
+}
+
+/* Who asks for it again is not told that it was done. */
+static void test_a_change_that_cannot_be_written_is_not_made(void **state)
+{
+    struct rlimit before;
+
+    (void)state;
+    submit();
+    before = fill_disk();
+    on_head(lose_one);
+    scale(-EIO, "cannot write the journal");
+    on_head(look_for_asked);
+    assert_false(is_asked);
+    on_head(look);
+    assert_int_equal(waiting, 1); /* the end */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             test_signs_of_work_do_not_pile_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_change_that_cannot_be_written_is_not_made, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
