@@ -130,6 +130,10 @@ static void take_back(struct ms_head_op *op, Muster__ShardsTaken *m, const char 
         muster__shard_range__free_unpacked(m->shards[i], NULL);
     }
     m->n_shards = 0;
+    if (s) {
+        s->is_unkept = true;
+        try_again(op->head, MS_SHARDS_RETRY_NS);
+    }
     m->state = MUSTER__SHARDS_STATE__SHARDS_OPEN;
     ms_proto_set_text(&m->not_kept, why);
 }
