@@ -39,18 +39,29 @@ bool ms_shard_queue_next_taken(const struct ms_shard_queue *s,
 
 /* ---- ends ------------------------------------------------------------------------ */
 
-/* More than are out at once can only be of those who never ask again. */
-int ms_shard_queue_note_ended(struct ms_shard_queue *s, const struct ms_shard_end *end)
+static int reserve(struct ms_shard_queue *s)
+{
+    return ms_array_reserve(
+        &s->ended, &s->ended_room, s->ended_count + 1, sizeof *s->ended);
+}
+
+/* There is room for it. More than are out at once can only be of those who never ask again. */
+static void note(struct ms_shard_queue *s, const struct ms_shard_end *end)
 {
     if (!end->by.number)
-        return 0;
+        return;
     if (s->ended_count >= MS_SHARDS_OPEN_MAX)
         memmove(s->ended, s->ended + 1, --s->ended_count * sizeof *s->ended);
-    if (ms_array_reserve(
-            &s->ended, &s->ended_room, s->ended_count + 1, sizeof *s->ended) < 0)
-        return -ENOMEM;
     s->ended[s->ended_count++] = *end;
-    return 0;
+}
+
+int ms_shard_queue_note_ended(struct ms_shard_queue *s, const struct ms_shard_end *end)
+{
+    int rc = reserve(s);
+
+    if (rc == 0)
+        note(s, end);
+    return rc;
 }
 
 /* If so, it is `end->by` that is to be told of it. */
@@ -92,17 +103,15 @@ int ms_shard_queue_end(struct ms_shard_queue *s,
                        const struct ms_shard_end *end,
                        const char *reason)
 {
-    size_t before = s->ended_count;
     int rc;
 
     if (has_ended(s, end))
         return 1;
-    rc = ms_shard_queue_note_ended(s, end);
-    if (rc < 0)
-        return rc;
-    rc = carry_out(s, end, reason);
-    if (rc <= 0 && s->ended_count > before)
-        s->ended_count = before;
+    rc = reserve(s);
+    if (rc == 0)
+        rc = carry_out(s, end, reason);
+    if (rc > 0)
+        note(s, end);
     return rc;
 }
 

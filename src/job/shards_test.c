@@ -324,6 +324,25 @@ static void test_a_request_that_comes_again(void **state)
     assert_int_equal(s.ended_count, 0); /* it cannot come again */
 }
 
+static void test_a_refused_end_is_not_noted_where_no_more_can_be(void **state)
+{
+    MS_CLEANUP(ms_shard_queue_finish) struct ms_shard_queue s = make(50, 10, 1, false);
+
+    (void)state;
+    for (uint64_t i = 0; i < MS_SHARDS_OPEN_MAX; i++) {
+        const struct ms_shard_end e = {1000 + i, 9, MS_SHARD_DONE, {8, 1 + i}};
+
+        assert_int_equal(ms_shard_queue_note_ended(&s, &e), 0);
+    }
+    assert_int_equal(end(&s, 99, MS_SHARD_DONE, &second), 0);
+    assert_int_equal(end(&s, 99, MS_SHARD_DONE, &second), 0); /* again, too */
+    assert_int_equal(s.ended_count, MS_SHARDS_OPEN_MAX);
+    assert_int_equal(s.ended[0].lease, 1000);
+    assert_int_equal(end(&s, take_by(&s, &first), MS_SHARD_DONE, &second), 1);
+    assert_int_equal(s.ended_count, MS_SHARDS_OPEN_MAX);
+    assert_int_equal(s.ended[0].lease, 1001);
+}
+
 static void test_what_nobody_knows_of_comes_back(void **state)
 {
     MS_CLEANUP(ms_shard_queue_finish) struct ms_shard_queue s = make(50, 10, 1, false);
@@ -433,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_goes_on_where_it_was),
         cmocka_unit_test(test_checkpoints_that_are_none),
         cmocka_unit_test(test_a_request_that_comes_again),
+        cmocka_unit_test(test_a_refused_end_is_not_noted_where_no_more_can_be),
         cmocka_unit_test(test_what_nobody_knows_of_comes_back),
         cmocka_unit_test(test_random_workers),
     };
