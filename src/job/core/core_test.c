@@ -60,6 +60,27 @@ static void test_one_rank_is_replaced_and_the_others_go_on(void **state)
     rig_finish(&g);
 }
 
+static void test_starts_that_come_to_nothing_are_no_restarts(void **state)
+{
+    struct ms_job_role_spec role;
+    struct ms_job_spec spec = rig_spec(&role, 4, true);
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, &spec);
+    rig_run(&g);
+    rig_exit(&g, 0, 2, MS_JOB_HARDWARE, NULL);
+    for (int i = 0; i < 3; i++) {
+        rig_not_done(
+            &g, rig_action(&g, MS_JOB_DO_REPLACE)->id, MS_JOB_NO_ROOM, "no room");
+        rig_tick(&g, 60);
+    }
+    rig_done(&g, rig_action(&g, MS_JOB_DO_REPLACE)->id);
+    assert_int_equal(ms_job_core_role(g.core, 0).counts[MS_JOB_SLOT_RUNNING], 4);
+    assert_int_equal(ms_job_core_slot(g.core, 0, 2).restarts, 1);
+    rig_finish(&g);
+}
+
 static void test_a_role_restarts_together(void **state)
 {
     struct ms_job_role_spec role;
@@ -499,6 +520,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_job_from_submit_to_success),
         cmocka_unit_test(test_one_rank_is_replaced_and_the_others_go_on),
+        cmocka_unit_test(test_starts_that_come_to_nothing_are_no_restarts),
         cmocka_unit_test(test_a_role_restarts_together),
         cmocka_unit_test(test_a_rank_that_was_killed_for_memory_asks_for_more),
         cmocka_unit_test(test_a_role_whose_memory_was_spent_restarts_with_more),

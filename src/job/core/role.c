@@ -90,12 +90,18 @@ begin(struct ms_job_core *c, struct ms_core_role *r, uint32_t what, uint32_t cou
     return fill(c, r, a);
 }
 
+/* Else its last start came to nothing. */
+static bool had_process(const struct ms_core_slot *s)
+{
+    return s->started_ns || (s->ended_ns && s->cause != MS_JOB_START_FAILED);
+}
+
 static void start_slot(struct ms_core_role *r, struct ms_core_slot *s)
 {
-    if (s->started_ns || s->ended_ns) /* else there was no process of it yet */
+    if (had_process(s))
         s->restarts++;
     s->incarnation = r->op_incarnation;
-    s->started_ns = 0;
+    s->started_ns = s->ended_ns = 0;
     s->flags &= MS_CORE_ELSEWHERE; /* until it runs */
     ms_core_slot_set(r, s, MS_JOB_SLOT_STARTING);
 }
