@@ -134,7 +134,10 @@ def test_a_journal_that_cannot_be_read(jobs: Jobs) -> None:
     assert jobs.get("luck")["roles"][0]["restarts"] == 0
 
 
-def test_a_journal_that_is_damaged_while_the_head_is_away(jobs: Jobs) -> None:
+@pytest.mark.parametrize("can_note", [True, False])
+def test_a_journal_that_is_damaged_while_the_head_is_away(
+    jobs: Jobs, can_note: bool
+) -> None:
     before = sleepers(jobs)
     path = journal(jobs)
     kept = watchdog(jobs)
@@ -148,6 +151,8 @@ def test_a_journal_that_is_damaged_while_the_head_is_away(jobs: Jobs) -> None:
     until(lambda: "damaged" in (path.parent / "watchdog").read_text())
     fails(jobs, "get", "job/luck", code=3, says="it is damaged. Move it away")
     fails(jobs, "submit", "job.yaml", code=3, says="tries again")
+    if not can_note:  # that it is there again
+        (path.parent / "watchdog.new").mkdir()
     for p, data in good.items():
         p.write_bytes(data)
     wait_back(jobs, before)

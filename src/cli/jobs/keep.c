@@ -74,25 +74,36 @@ static int path_of(const char *name, char out[PATH_MAX])
 }
 
 /* Without a folder there was no head yet. */
-static void write_file(const char *name, long number, const char *text)
+static int write_file(const char *name, long number, const char *text)
 {
     char path[PATH_MAX], next[PATH_MAX + 8];
     FILE *f;
 
     if (path_of(name, path) < 0)
-        return;
+        return -1;
     snprintf(next, sizeof next, "%s.new", path);
     f = fopen(next, "we");
     if (!f)
-        return;
+        return -1;
     fprintf(f, "%ld\n%s\n", number, text);
-    if (fclose(f) != 0 || rename(next, path) < 0)
-        unlink(next);
+    if (fclose(f) == 0 && rename(next, path) == 0)
+        return 0;
+    unlink(next);
+    return -1;
+}
+
+static void remove_note(void)
+{
+    char path[PATH_MAX];
+
+    if (path_of(MS_JOBS_WATCHDOG, path) == 0)
+        unlink(path);
 }
 
 static void note(const char *why)
 {
-    write_file(MS_JOBS_WATCHDOG, getpid(), why);
+    if (write_file(MS_JOBS_WATCHDOG, getpid(), why) < 0 && !why[0])
+        remove_note(); /* what it says hides the head that has come up */
 }
 
 /* The first line of what it said. */
@@ -144,12 +155,10 @@ static void log_end(pid_t head, int status)
 static void forget_note(void)
 {
     struct ms_jobs_absent known = {0};
-    char path[PATH_MAX];
 
     ms_jobs_look_for_watchdog(&known);
-    if (known.is_watched && known.watchdog == getpid() &&
-        path_of(MS_JOBS_WATCHDOG, path) == 0)
-        unlink(path);
+    if (known.is_watched && known.watchdog == getpid())
+        remove_note();
 }
 
 /* ---- the watchdog ------------------------------------------------------------------ */
