@@ -5,6 +5,7 @@
 #include "store/path.h"
 #include "store/server/server.h"
 #include "worker/http/http_impl.h"
+#include "worker/http/store_impl.h"
 #include "worker/http/test_rig.h"
 
 #include <errno.h>
@@ -326,6 +327,47 @@ static void test_announced(void **state)
     node_stop(&n);
 }
 
+static void look_at_store(struct rig *rig, void *arg)
+{
+    const struct ms_http_store *s = rig->http->store;
+    unsigned *of = arg;
+
+    of[0] = s->asked;
+    of[1] = s->busy;
+}
+
+/* What is wrong may come while memory is asked for: that is not kept until the body ends. */
+static void test_wrong_meanwhile(void **state)
+{
+    enum { ASKS = 128 << 10, COME = ASKS + 64 }; /* then memory is asked for */
+    static const char begin[] = "{\"type\":\"tensor\",\"data\":\"";
+    int64_t until_ns = ms_now_ns() + DEADLINE_MS * MS_NS_PER_MS;
+    char *letters = malloc(COME);
+    unsigned asked_busy[2];
+    uint64_t allocated;
+    struct node n;
+
+    (void)state;
+    node_start(&n, 64 * MIB, false);
+    memset(letters, 'A', COME);
+    memcpy(letters, begin, strlen(begin));
+    memcpy(letters + COME - 2, "!\"", 2);
+    send_head(n.rig.fd, "PUT /data/x", 8192 * MIB);
+    send_all(n.rig.fd, letters, COME);
+    do {
+        Muster__StoreStats *m = stats(&n);
+
+        allocated = m->allocated;
+        muster__store_stats__free_unpacked(m, NULL);
+        on_loop(&n.rig, look_at_store, asked_busy);
+        assert_true(ms_now_ns() < until_ns);
+    } while (!allocated || asked_busy[0]);
+    assert_int_equal(asked_busy[1], 0);
+    wait_objects(&n, 0);
+    free(letters);
+    node_stop(&n);
+}
+
 /* Also one tensor may be more than the memory of the store. */
 static void test_more_than_fits(void **state)
 {
@@ -528,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_bfloat16),
         cmocka_unit_test(test_given_back),
         cmocka_unit_test(test_announced),
+        cmocka_unit_test(test_wrong_meanwhile),
         cmocka_unit_test(test_more_than_fits),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_no_store),
