@@ -392,6 +392,122 @@ static void test_a_reader_at_the_end(void **state)
     rig_stop(&rig);
 }
 
+/* ---- answers that lie unread when a send fails -------------------------------------- */
+
+struct killed {
+    struct rig rig, next; /* `next`: who has its place later */
+    pid_t pid, next_pid;
+    struct seeker k;
+    struct ms_peer *peer;
+    struct ms_call *held, *answered; /* the answer is there, and nobody has read it */
+};
+
+static void wait_readable(struct ms_peer *peer)
+{
+    struct pollfd p = {.fd = ms_conn_fd(peer->conn), .events = POLLIN};
+
+    assert_int_equal(poll(&p, 1, (int)(RIG_DEADLINE_NS / MS_NS_PER_MS)), 1);
+}
+
+/* The loop runs only when the test runs it. */
+static void kill_with_an_answer_unread(struct killed *d)
+{
+    d->pid = start_worker(&d->rig);
+    memcpy(d->next.secret, d->rig.secret, sizeof d->next.secret);
+    d->next.has_secret = true;
+    d->next_pid = start_worker(&d->next);
+    d->k.loop = ms_loop_create();
+    d->k.client = ms_client_create(
+        &(struct ms_client_options){.loop = d->k.loop,
+                                    .secret = d->rig.secret,
+                                    .ask_exit = on_exit_asked,
+                                    .ask_successor = on_successor_asked,
+                                    .arg = &d->k});
+    d->peer = ms_peer_create(d->k.client, d->rig.path, RIG_UID, "it", NULL);
+    rig_expect(call_method(d->peer, "echo"), "");
+    d->answered = call_method(d->peer, "echo");
+    wait_readable(d->peer);
+    d->held = call_method(d->peer, "hold");
+    assert_int_equal(kill(d->pid, SIGKILL), 0);
+    assert_int_equal(waitpid(d->pid, NULL, 0), d->pid);
+}
+
+static void tell_exit(struct killed *d)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+
+    ms_client_worker_exited(d->k.client, RIG_UID, &exit);
+}
+
+static void killed_finish(struct killed *d)
+{
+    ms_client_destroy(d->k.client, "over");
+    ms_peer_unref(d->peer);
+    ms_loop_destroy(d->k.loop);
+    kill(d->next_pid, SIGKILL);
+    waitpid(d->next_pid, NULL, 0);
+    remove_files(&d->rig);
+    remove_files(&d->next);
+}
+
+static void test_unread_when_a_call_fails(void **state)
+{
+    for (unsigned asked = 0; asked < 2; asked++) { /* the loop reads before the news */
+        struct killed d = {0};
+        struct ms_call *late;
+
+        (void)state;
+        kill_with_an_answer_unread(&d);
+        late = call_method(d.peer, "echo");
+        run_until(&d.k, &d.k.exits, asked);
+        tell_exit(&d);
+        rig_expect(d.answered, "");
+        rig_expect_failure(d.held, MUSTER__FAILURE__KIND__WORKER_DIED);
+        rig_expect_failure(late, MUSTER__FAILURE__KIND__WORKER_DIED);
+        killed_finish(&d);
+    }
+}
+
+static void test_unread_when_a_cancel_fails(void **state)
+{
+    struct killed d = {0};
+
+    (void)state;
+    kill_with_an_answer_unread(&d);
+    ms_call_cancel(d.held);
+    rig_expect(d.answered, "");
+    rig_expect_failure(d.held, MUSTER__FAILURE__KIND__CANCELLED);
+    tell_exit(&d);
+    killed_finish(&d);
+}
+
+/* What is called after a send has failed is not sent, and goes to who has its place. */
+static void test_called_after_a_failed_send(void **state)
+{
+    struct killed d = {0};
+    Muster__WorkerStatus worker = MUSTER__WORKER_STATUS__INIT;
+    struct ms_call *failed, *later, *cancelled;
+
+    (void)state;
+    kill_with_an_answer_unread(&d);
+    failed = call_method(d.peer, "echo");
+    later = call_method(d.peer, "echo");
+    cancelled = call_method(d.peer, "echo");
+    ms_call_cancel(cancelled);
+    rig_expect_failure(cancelled, MUSTER__FAILURE__KIND__CANCELLED);
+    tell_exit(&d);
+    rig_expect(d.answered, "");
+    rig_expect_failure(d.held, MUSTER__FAILURE__KIND__WORKER_DIED);
+    rig_expect_failure(failed, MUSTER__FAILURE__KIND__WORKER_DIED);
+    run_until(&d.k, &d.k.seeks, 1);
+    worker.uid = RIG_UID;
+    worker.address = d.next.path;
+    ms_client_successor(d.k.client, RIG_UID, &worker);
+    run_until_done(&d.k, later);
+    rig_expect(later, "");
+    killed_finish(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +518,9 @@ int main(void)
         cmocka_unit_test(test_a_forked_child),
         cmocka_unit_test(test_what_was_answered_before_the_end),
         cmocka_unit_test(test_a_reader_at_the_end),
+        cmocka_unit_test(test_unread_when_a_call_fails),
+        cmocka_unit_test(test_unread_when_a_cancel_fails),
+        cmocka_unit_test(test_called_after_a_failed_send),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,7 +222,7 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
 
     c->given_up = true;
     p->open_count--;
-    if (!(p->conn ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent))
+    if (!(p->conn && !p->is_broken ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent))
         ms_peer_drop_call(p, ms_peer_take_call(p, c->id));
     ms_call_fail(c, kind, text);
     ms_peer_hand_over(p);

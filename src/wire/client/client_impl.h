@@ -127,6 +127,7 @@ struct ms_peer {
     int64_t probe_ns;
 
     bool was_known;         /* its worker may have heard of this session */
+    bool is_broken;         /* nothing more is sent over it; it is read to its end */
     bool is_dying;          /* `failure` is known: its reader takes what came before */
     bool is_working;        /* something has come over this connection */
     bool wants_exit, asked; /* how its worker ended */
@@ -215,6 +216,8 @@ static inline void ms_peer_release(struct ms_peer **p)
     struct ms_peer *ms_locked_ __attribute__((unused)) = ms_peer_lock(p)
 
 /* peer_conn.c; the peer's lock is held */
+/* Over a connection that is broken, or breaks now, this does nothing and gives 0: what is open
+ * goes over the next one. */
 int ms_peer_send(struct ms_peer *p,
                  const struct ms_frame *head,
                  const struct iovec *iov,

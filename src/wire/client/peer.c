@@ -252,7 +252,8 @@ static int call_iov(const struct ms_call_spec *spec,
 static int keep_request(struct ms_call *c, const struct iovec *iov, int count)
 {
     /* it cannot be sent now */
-    bool needed = !c->peer->conn || c->peer->state == PEER_SEEKING;
+    bool needed =
+        !c->peer->conn || c->peer->is_broken || c->peer->state == PEER_SEEKING;
     size_t len = ms_iov_len(iov, count);
 
     if (len > MS_RESEND_MAX && !needed)

@@ -32,12 +32,14 @@ void ms_peer_end_calls(struct ms_peer *p,
     }
 }
 
-/* Its calls may have arrived. */
+/* Its calls may have arrived. Those made since its end was found were not sent. */
 static void mark_sent(struct ms_peer *p)
 {
     size_t at = 0;
     struct ms_call *c;
 
+    if (!p->conn || !ms_conn_has_sent(p->conn) || p->is_broken || p->is_dying)
+        return;
     p->was_known = true;
     while ((c = ms_map_next(&p->calls, &at)))
         c->sent = true;
@@ -48,7 +50,7 @@ static void drop_conn(struct ms_peer *p, bool is_dead)
 {
     if (!p->conn)
         return;
-    if (ms_conn_has_sent(p->conn) && !is_dead)
+    if (!is_dead)
         mark_sent(p);
     epoll_ctl(p->client->epoll_fd, EPOLL_CTL_DEL, ms_conn_fd(p->conn), NULL);
     ms_inbox_release(p);
@@ -57,7 +59,7 @@ static void drop_conn(struct ms_peer *p, bool is_dead)
     p->conn = NULL;
     p->armed = NOT_ARMED;
     p->watched = 0;
-    p->is_working = false;
+    p->is_working = p->is_broken = false;
 }
 
 void ms_peer_drop_conn(struct ms_peer *p)
@@ -80,16 +82,20 @@ void ms_peer_die(struct ms_peer *p,
                  const char *text,
                  const Muster__Exit *exit)
 {
-    bool is_told = kind == MUSTER__FAILURE__KIND__WORKER_DIED && !p->is_dying;
+    bool is_told = kind == MUSTER__FAILURE__KIND__WORKER_DIED;
 
-    if (p->state == PEER_DEAD)
+    if (p->state == PEER_DEAD ||
+        (p->is_dying && kind == MUSTER__FAILURE__KIND__WORKER_DIED))
         return;
+    if (kind == MUSTER__FAILURE__KIND__SHUTTING_DOWN) {
+        ms_dial_finish(&p->successor_dial);
+        p->successor_uid = 0;
+    }
     if (!p->is_dying) {
         free(p->failure);
         p->failure = ms_failure_pack(kind, p->label, text, exit, &p->failure_len);
     }
-    if (p->conn && ms_conn_has_sent(p->conn))
-        mark_sent(p);
+    mark_sent(p);
     p->is_dying = p->conn && p->reading && is_told;
     if (p->conn && p->reading)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
@@ -224,17 +230,32 @@ void ms_peer_break(struct ms_peer *p, int why)
 
 /* ---- sending --------------------------------------------------------------------- */
 
+/* What came before the end lies unread: it is read first, and the connection lost then. */
+static void send_failed(struct ms_peer *p, int why)
+{
+    if (!p->reading && !ms_conn_is_ready(p->conn)) {
+        ms_peer_lose(p, why, NULL);
+        return;
+    }
+    mark_sent(p);
+    p->is_broken = true;
+    p->inbox_until_ns = 0;
+    shutdown(ms_conn_fd(p->conn), SHUT_RDWR);
+    ms_peer_look(p);
+    ms_peer_arm(p);
+}
+
 int ms_peer_send(struct ms_peer *p,
                  const struct ms_frame *head,
                  const struct iovec *iov,
                  int count)
 {
-    int rc = ms_conn_send(p->conn, head, iov, count);
+    int rc = p->is_broken ? 0 : ms_conn_send(p->conn, head, iov, count);
 
     if (rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE)
         return rc;
     if (rc < 0) {
-        ms_peer_break(p, rc);
+        send_failed(p, rc);
         return 0;
     }
     if (ms_conn_wants_write(p->conn))

@@ -285,7 +285,7 @@ int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
         other_ns = lost_on_time(p, now_ns);
     else if (p->state == PEER_SEEKING)
         other_ns = p->seek_ns > now_ns ? p->seek_ns : now_ns + MS_SEEK_NS;
-    else if (p->state == PEER_UP && p->conn && p->is_network)
+    else if (p->state == PEER_UP && p->conn && p->is_network && !p->is_broken)
         other_ns = ms_peer_check_silence(p, now_ns);
     if (p->armed == ARMED_INBOX) {
         ms_peer_arm(p); /* at the loop, if the inbox has had its time */

@@ -132,7 +132,7 @@ int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns)
     }
     if (now_ns - ms_conn_sent_ns(p->conn) >= MS_PING_NS && !ms_conn_queued(p->conn))
         ms_peer_send(p, &ping, NULL, 0);
-    if (!p->conn || p->state != PEER_UP)
+    if (!p->conn || p->is_broken || p->state != PEER_UP)
         return MS_NEVER; /* the ping has found the end */
     next_ns = sooner(ms_conn_sent_ns(p->conn) + MS_PING_NS, now_ns + MS_PING_NS);
     next_ns = next_ns > now_ns ? next_ns : now_ns + MS_PING_NS;

@@ -48,7 +48,8 @@ static enum peer_armed who_reads(const struct ms_peer *p)
         return NOT_ARMED;
     if (p->inbox_until_ns && ms_now_ns() < p->inbox_until_ns)
         return ARMED_INBOX;
-    if (p->armed == NOT_ARMED && !p->is_dying && ms_now_ns() < p->burst_until_ns)
+    if (p->armed == NOT_ARMED && ms_conn_is_ready(p->conn) && !p->is_dying &&
+        !p->is_broken && ms_now_ns() < p->burst_until_ns)
         return ARMED_LATER;
     return p->armed == ARMED_LATER ? ARMED_LATER : ARMED_LOOP;
 }
@@ -92,7 +93,7 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
         return;
     }
-    if ((!p->reading && (p->calls.count || p->is_dying)) ||
+    if ((!p->reading && (p->calls.count || p->is_dying || p->is_broken)) ||
         ms_conn_wants_write(p->conn))
         ms_peer_arm(p);
 }
