@@ -145,7 +145,7 @@ def test_nothing_that_is_told_ends_a_run(
     with muster.timeline.span("step", loss=nan, number=3, keys={(1, 2): 3}):
         pass
     muster.timeline.mark("late", left=float("inf"))
-    with pytest.warns(UserWarning, match="count: nan") as seen:
+    with pytest.warns(UserWarning, match="count: not a finite number") as seen:
         muster.timeline.count("loss", nan)
         muster.timeline.mark("odd", value=Odd())
         muster.timeline.add_span("odd", 1, 2, value=Odd())
