@@ -71,6 +71,8 @@ class Jobs:
             done.stdout,
             done.stderr,
         )
+        if "--json" in args and code == 0:
+            return done.stdout  # on stderr may be that it waits for the head
         return done.stdout + done.stderr
 
     def submit(self, text: str) -> str:
