@@ -99,6 +99,21 @@ static void await_tokens(struct muster_scheduler *s, uint64_t tokens)
     } while (stats.streamed < tokens);
 }
 
+/* A session without a turn is forgotten by itself. On a busy machine that may be late: then
+ * another one is tried. */
+static void await_end_of_time(struct muster_scheduler *s)
+{
+    uint64_t talk;
+    int rc;
+
+    do {
+        assert_int_equal(muster_scheduler_session(s, 5, 4, &talk, &err), 0);
+        usleep(400000); /* nothing but time is waited for */
+        rc = muster_scheduler_session_finish(s, talk);
+    } while (rc == 0);
+    assert_int_equal(rc, -ENOENT);
+}
+
 static void test_groups(void **state)
 {
     SCHEDULER s = make((struct muster_scheduler_options)MUSTER_SCHEDULER_OPTIONS);
@@ -530,9 +545,7 @@ static void test_sessions(void **state)
     assert_int_equal(muster_scheduler_session_finish(s, talk), -ENOENT);
     assert_int_equal(muster_scheduler_submit(s, prompt, &turn, &group, &err), -ENOENT);
     assert_non_null(strstr(err.message, "session"));
-    assert_int_equal(muster_scheduler_session(s, 5, 4, &turn.session, &err), 0);
-    usleep(400000);
-    assert_int_equal(muster_scheduler_session_finish(s, turn.session), -ENOENT);
+    await_end_of_time(s);
 }
 
 static void test_misuse(void **state)
